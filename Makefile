@@ -1,0 +1,44 @@
+# The few verbs. Each works on a fresh clone with nothing but python3 (3.11 or newer) and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test test-slow docs lab bench hooks clean
+help:
+	@echo "make demo   train a small Transformer on the built-in corpus, score it, translate (5 minutes)"
+	@echo "make test   run every test: export in step, notebooks, pytest"
+	@echo "make docs   build the site into _docs/"
+	@echo "make lab    open the lessons in JupyterLab"
+	@echo "make bench  measure speed against other libraries"
+
+# Everything lives in .venv; the stamp is renewed when the dependencies change.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: .venv/ready
+	$(BIN)/python -c 'from transformer_nb.cli import demo; demo(out="runs/demo")'
+
+# The exported modules are compared with the notebooks by tests/test_export.py. Two notebooks at a time, one thread each.
+test: .venv/ready
+	OMP_NUM_THREADS=1 $(BIN)/nbdev-test --n-workers 2 --path-glob '*/nbs/*'
+	$(BIN)/python -m pytest
+
+test-slow: .venv/ready
+	$(BIN)/python -m pytest --slow
+
+docs: .venv/ready
+	$(BIN)/python tools/build_docs.py
+
+lab: .venv/ready
+	$(BIN)/jupyter lab nbs
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/train_speed.py
+
+hooks: .venv/ready
+	$(BIN)/nbdev-install-hooks
+
+clean:
+	rm -rf .venv _docs _proc _site_src build dist *.egg-info

@@ -1,0 +1,73 @@
+"""README.md is what nbs/index.ipynb says."""
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+pytest.importorskip("nbdev")
+import build_readme  # noqa: E402
+
+
+def run(root, *args):
+    return subprocess.run([sys.executable, ROOT / "tools/build_readme.py", *args], cwd=root, capture_output=True, text=True)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    "A copy of what the README is made from."
+    (tmp_path / "nbs").mkdir()
+    for name in ("pyproject.toml", "README.md", "nbs/index.ipynb"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_readme_is_up_to_date():
+    done = run(ROOT, "--check")
+    assert done.returncode == 0, done.stderr
+
+
+def test_check_fails_when_the_notebook_has_changed(copy):
+    assert run(copy, "--check").returncode == 0
+    path = copy / "nbs/index.ipynb"
+    nb = json.loads(path.read_text())
+    nb["cells"][-1]["source"] = ["Something new."]
+    path.write_text(json.dumps(nb))
+    stale = run(copy, "--check")
+    assert stale.returncode == 1 and "out of date" in stale.stderr
+    assert run(copy).returncode == 0 and run(copy, "--check").returncode == 0
+    assert "Something new." in (copy / "README.md").read_text()
+
+
+def test_check_fails_when_the_readme_was_edited_or_is_missing(copy):
+    (copy / "README.md").write_text("By hand.\n")
+    assert run(copy, "--check").returncode == 1
+    (copy / "README.md").unlink()
+    assert run(copy, "--check").returncode == 1
+
+
+def notebook(path, *cells):
+    cells = [dict(cell_type=kind, metadata={}, source=text, **({"outputs": outputs, "execution_count": 1} if kind == "code" else {}))
+             for kind, text, *outputs in cells]
+    path.write_text(json.dumps(dict(cells=cells, metadata={}, nbformat=4, nbformat_minor=5)))
+    return path
+
+
+def test_cells_as_github_shows_them(tmp_path):
+    (tmp_path / "nbs").mkdir()
+    out = dict(output_type="stream", name="stdout", text="4\n")
+    text = build_readme.readme(notebook(tmp_path / "nbs/index.ipynb", ("markdown", "[a](01_a.ipynb#x) `[b](02_b.ipynb)`"),
+        ("code", "#| hide\nsecret()"), ("code", "2 + 2", out), ("markdown", "::: {.callout-note}\nCareful.\n:::")))
+    assert "[a](nbs/01_a.ipynb#x)" in text and "secret" not in text
+    assert "```python\n2 + 2\n```\n\n```text\n4\n```" in text
+    assert "> [!NOTE]\n> Careful." in text
+
+
+def test_a_traceback_does_not_get_into_the_readme(tmp_path):
+    out = dict(output_type="error", ename="E", evalue="", traceback=[])
+    with pytest.raises(ValueError, match="traceback"):
+        build_readme.readme(notebook(tmp_path / "index.ipynb", ("code", "oops", out)))

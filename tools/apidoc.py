@@ -1,0 +1,148 @@
+"""The API reference: a table of parameters under every signature, and an entry for every public method of a class.
+
+nbdev adds `show_doc(name)` for exported functions and classes. `DocFilter` adds one for each public method, and
+importing this module makes `show_doc` draw the tables (nbdev's worker processes import it with the filter)."""
+import ast
+import re
+from inspect import Parameter, formatannotation
+
+import nbdev.showdoc
+from fastcore.docments import DocmentTbl, DocmentText, docments
+from fastcore.nbio import mk_cell
+from nbdev.config import get_config
+from nbdev.process import Processor
+from nbdev.processors import FilterDefaults, add_show_docs, exec_show_docs
+
+empty = Parameter.empty
+
+
+def short_type(
+    anno,  # An annotation: a type, or a string
+):  # How a reader would write it, such as `tuple[Tensor, Tensor]`; empty where there is none
+    "Write a type without its modules."
+    if anno is empty:
+        return empty
+    return re.sub(r"\b(?:[A-Za-z_]\w*\.)+(\w+)", r"\1", anno if isinstance(anno, str) else formatannotation(anno))
+
+
+def documented(
+    sym,  # A function, method or class
+):  # Name -> annotation, default and comment, of each parameter and of `return`
+    "Read the parameters of `sym`, with the comments beside them."
+    params = docments(sym, full=True, args_kwargs=True)
+    params.pop("self", None)
+    for p in params.values():
+        guessed = p.anno is type(None)  # what fastcore makes of an unannotated `x=None`
+        p.anno = empty if guessed else short_type(p.anno)
+        p.docment = empty if p.docment is None else p.docment
+    return params
+
+
+class Signature(DocmentText):
+    "A signature without comments: the table below it tells them."
+
+    def __init__(self, sym):
+        super().__init__(sym, maxline=64, docstring=False)
+        self.dm = documented(sym)
+
+    @property
+    def params(self):
+        return [(text, None) for text, _ in super().params]
+
+    @property
+    def _ret_str(self):
+        return super()._ret_str.partition(" # ")[0]
+
+
+class ParamTable(DocmentTbl):
+    "Every parameter and the result, with or without a comment."
+
+    def __init__(self, sym):
+        super().__init__(sym)
+        self.dm = documented(sym)
+
+    def _repr_markdown_(self):
+        if not (self.params or self.has_return):
+            return ""
+        rows = [self.hdr_str, self.params_str, self.return_str if self.has_return else ""]
+        return "\n".join(row for row in rows if row)
+
+
+class TableRenderer(nbdev.showdoc.BasicMarkdownRenderer):
+    "`show_doc` with a parameter table under the signature."
+
+    def __init__(self, sym, **kwargs):
+        super().__init__(sym, **kwargs)
+        if self.sig:
+            self.dm = Signature(self.sym)
+
+    def _repr_markdown_(self):
+        table = ParamTable(self.sym)._repr_markdown_() if self.sig else ""
+        return super()._repr_markdown_() + ("\n\n" + table if table else "")
+
+
+nbdev.showdoc.BasicMarkdownRenderer = TableRenderer
+
+
+def public_methods(
+    cls: ast.ClassDef,  # A class, as parsed from a cell
+) -> list[str]:  # `Class.method` for each method a reader may call, in order
+    "Name the public methods of a class."
+    defs = [d.name for d in cls.body if isinstance(d, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [f"{cls.name}.{name}" for name in dict.fromkeys(defs) if not name.startswith("_") or name == "__call__"]
+
+
+def shown_name(
+    tree: ast.AST,  # A statement of a cell
+) -> str | None:  # What `show_doc(...)` shows there, such as `Class.method`; None for other statements
+    "Read the argument of a `show_doc` call."
+    call = getattr(tree, "value", None)
+    is_show = isinstance(call, ast.Call) and getattr(call.func, "id", None) == "show_doc" and call.args
+    return ast.unparse(call.args[0]) if is_show else None
+
+
+class split_title(Processor):
+    "Give the title and its line a cell of their own: nbdev takes them for the front matter, with all that follows them."
+
+    def begin(self):
+        for i, cell in enumerate(self.nb.cells):
+            title = re.match(r"# .+\n+> .+\n", cell.source) if cell.cell_type == "markdown" else None
+            if title and (rest := cell.source[title.end():].strip()):
+                cell.source = title[0]
+                self.nb.cells.insert(i + 1, mk_cell(rest, "markdown"))
+                return
+
+
+class add_method_docs(Processor):
+    "Add `show_doc(Class.method)` after `show_doc(Class)`, unless the notebook shows that method itself."
+
+    def begin(self):
+        trees = {id(c): c.parsed_() or [] for c in self.nb.cells if c.cell_type == "code"}
+        classes = {t.name: t for ts in trees.values() for t in ts if isinstance(t, ast.ClassDef)}
+        shown = {name for ts in trees.values() for t in ts if (name := shown_name(t))}
+        cells = []
+        for cell in self.nb.cells:
+            names = [shown_name(t) for t in trees.get(id(cell), [])]
+            methods = [m for name in names if name in classes for m in public_methods(classes[name]) if m not in shown]
+            cells += [cell, *[mk_cell(f"show_doc({m}, title_level=4)") for m in methods]]
+        self.nb.cells = cells
+
+
+class exec_in_module(exec_show_docs):
+    "Run the exported cells under their module's name, so that types, sources and links are the package's."
+
+    def begin(self):
+        super().begin()
+        names = [c.directives_["default_exp"] for c in self.nb.cells if "default_exp" in getattr(c, "directives_", {})]
+        if names and hasattr(self, "k"):
+            module = f"{get_config().lib_path.name}.{names[0]}"
+            self.k.run_cell(f"import {module}; __name__ = '{module}'")
+
+
+class DocFilter(FilterDefaults):
+    "nbdev's processors, with an entry for each method, and with nothing lost below the title."
+
+    def base_procs(self):
+        procs = [exec_in_module if p is exec_show_docs else p for p in super().base_procs()]
+        at = procs.index(add_show_docs) + 1
+        return [split_title] + procs[:at] + [add_method_docs] + procs[at:]
