@@ -158,6 +158,30 @@ def test_dropout_only_in_training():
     assert (model(src, tgt) - model(src, tgt)).abs().max() > 1e-3
 
 
+@variants
+def test_what_goes_into_the_stacks(kind):
+    "§3.4 and §3.5: √d_model times the embedding plus the position; with `start` the positions begin later."
+    model, ids = cached(**kind), batch([6, 6], 0)
+    whole = model.embed(ids)
+    close(whole, 4 * model.embedding.weight[ids] + model.positions.table[:6])    # √16 = 4
+    close(model.embed(ids[:, 2:], start=2), whole[:, 2:])
+
+
+def share_of_zeros(x): return (x == 0).double().mean().item()
+
+
+def test_dropout_stands_where_the_paper_puts_it():
+    "§5.4: on the sum of embedding and position, and on each sub-layer's output before it is added."
+    torch.manual_seed(0)
+    model, ids = build(norm='pre').train(), batch([20]*30, 0)
+    assert abs(share_of_zeros(model.embed(ids)) - SMALL['dropout']) < .02
+    x = torch.zeros(30, 20, 16, dtype=torch.float64)
+    for residual in (*model.encoder[0].residuals, *model.decoder[-1].residuals):
+        assert abs(share_of_zeros(residual(x, torch.ones_like)) - SMALL['dropout']) < .02
+    model.eval()
+    assert share_of_zeros(model.embed(ids)) < .01 and share_of_zeros(residual(x, torch.ones_like)) == 0
+
+
 def test_logits_are_of_moderate_size_at_the_start():
     for norm in ('post', 'pre'):
         assert .5 < build(norm=norm)(batch([6]*8, 0), batch([6]*8, 1)).std() < 2

@@ -221,3 +221,11 @@ def test_multi_head_fused_equals_readable(dtype, atol):
             out.square().sum().backward()
             results.append([out, *(p.grad.clone() for p in layer.parameters())])
         for a, b in zip(*results): close(a, b, 10*atol)
+
+
+def test_a_mask_is_stronger_than_any_score():
+    "−∞, not a large number: scores of −10⁶ at the allowed places still get all the weight."
+    q, k, v = torch.full((1, 1, 4, 1), -1e3), torch.full((1, 1, 4, 1), 1e3), torch.randn(1, 1, 4, 8)
+    out, weights = attention(q, k, v, causal_mask(4))
+    close(weights[0, 0], causal_mask(4) / torch.arange(1., 5)[:, None], 1e-6)
+    close(fused_attention(q, k, v, causal_mask(4)), out, 1e-6)

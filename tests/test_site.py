@@ -11,6 +11,7 @@ sys.path.insert(0, str(TOOLS))
 pytest.importorskip("smalldocs")
 import apidoc  # noqa: E402
 import build_docs as bd  # noqa: E402
+import site_rewrites as rw  # noqa: E402
 from site_checks import PageFacts, check_site  # noqa: E402
 
 
@@ -25,35 +26,35 @@ EQUATION = "Before.\n\n$$\nE = mc^2\n$$ {#eq-energy}\n\nAfter @eq-energy, not `@
 
 
 def test_equations_are_numbered():
-    numbers = bd.number_labels([cell("$$a$$ and $$b$$ {#eq-b}"), cell(EQUATION)])
+    numbers = rw.number_labels([cell("$$a$$ and $$b$$ {#eq-b}"), cell(EQUATION)])
     assert numbers == {"eq-b": ("Equation", 1), "eq-energy": ("Equation", 2)}
-    text = bd.rewrite_equations(EQUATION, numbers)
+    text = rw.rewrite_equations(EQUATION, numbers)
     assert "::: {#eq-energy}\n$$\nE = mc^2 \\tag{2}\n$$\n:::" in text
     assert text.startswith("Before.") and "After" in text
 
 
 def test_references_become_links_outside_code():
-    text = bd.outside_code(lambda t: bd.rewrite_references(t, {"eq-energy": ("Equation", 2)}), EQUATION)
+    text = rw.outside_code(lambda t: rw.rewrite_references(t, {"eq-energy": ("Equation", 2)}), EQUATION)
     assert "After [Equation 2](#eq-energy), not `@eq-energy`." in text
 
 
 def test_unknown_reference_names_the_notebook(tmp_path):
     path = tmp_path / "01_a.ipynb"
     path.write_text(json.dumps({"cells": [cell("See @fig-none.")]}))
-    with pytest.raises(bd.SiteError, match=r"01_a.ipynb: unresolved reference @fig-none"):
+    with pytest.raises(rw.SiteError, match=r"01_a.ipynb: unresolved reference @fig-none"):
         bd.rewrite_notebook(path, {"01_a.ipynb": "a.ipynb"}, "https://host/doc/")
 
 
 def test_figures_get_a_number_in_their_caption():
     fig = cell("#| label: fig-waves\n#| fig-cap: Sines and cosines\nplot()", "code")
-    numbers = bd.number_labels([fig])
-    bd.rewrite_cell(fig, numbers, {}, "https://host/", [])
+    numbers = rw.number_labels([fig])
+    rw.rewrite_cell(fig, numbers, {}, "https://host/", [])
     assert '#| fig-cap: "Figure 1: Sines and cosines"' in fig["source"]
 
 
 def test_fences_keep_what_looks_like_a_reference():
     text = "```python\n@fig-x\n```\n\nand `$$a$$ {#eq-a}`"
-    assert bd.outside_code(lambda t: t.replace("@fig-x", "LOST").replace("$$", "LOST"), text) == text
+    assert rw.outside_code(lambda t: t.replace("@fig-x", "LOST").replace("$$", "LOST"), text) == text
 
 
 @pytest.mark.parametrize("link, expected", [
@@ -64,26 +65,26 @@ def test_fences_keep_what_looks_like_a_reference():
     ("[a](https://elsewhere/01_attention.ipynb)", "[a](https://elsewhere/01_attention.ipynb)"),
 ])
 def test_links_become_relative(link, expected):
-    assert bd.rewrite_links(link, {"01_attention.ipynb": "attention.ipynb"}, "https://host/doc/") == expected
+    assert rw.rewrite_links(link, {"01_attention.ipynb": "attention.ipynb"}, "https://host/doc/") == expected
 
 
 def test_language_tabs_switch_together():
     tabs = cell("::: {.panel-tabset}\n\n## English\nOne.\n\n## 日本語\n一。\n\n:::")
-    bd.rewrite_cell(tabs, {}, {}, "https://host/", [])
+    rw.rewrite_cell(tabs, {}, {}, "https://host/", [])
     assert tabs["source"].startswith('::: {.panel-tabset group="language"}\n\n## English')
 
 
 def test_answers_become_anchors_once():
     taken = []
-    assert bd.rewrite_answers("<!-- R4, R7 -->\nText", taken).startswith('<span class="answer" id="r4"></span><span class="answer" id="r7">')
-    assert bd.rewrite_answers("<!-- R4 -->\nAgain", taken) == "<!-- R4 -->\nAgain"
+    assert rw.rewrite_answers("<!-- R4, R7 -->\nText", taken).startswith('<span class="answer" id="r4"></span><span class="answer" id="r7">')
+    assert rw.rewrite_answers("<!-- R4 -->\nAgain", taken) == "<!-- R4 -->\nAgain"
     assert taken == ["r4", "r7"]
 
 
 def test_api_headings_keep_underscores_and_unique_ids():
     taken = []
-    assert bd.rewrite_headings("### causal_mask", taken) == "### causal\\_mask {#causal_mask}"
-    assert [bd.rewrite_headings(f"### {n}", taken)[-12:] for n in ("Profile", "profile")] == ["e {#profile}", "{#profile-2}"]
+    assert rw.rewrite_headings("### causal_mask", taken) == "### causal\\_mask {#causal_mask}"
+    assert [rw.rewrite_headings(f"### {n}", taken)[-12:] for n in ("Profile", "profile")] == ["e {#profile}", "{#profile-2}"]
 
 
 def test_sidebar_lists_what_exists():
@@ -94,7 +95,7 @@ def test_sidebar_lists_what_exists():
 
 def test_table_columns_get_their_language():
     html = "<table><tr><th>English</th><th>日本語</th></tr><tr><td>key</td><td>キー</td></tr></table>"
-    assert '<td lang="en">key</td><td lang="ja">キー</td>' in bd.mark_languages(html)
+    assert '<td lang="en">key</td><td lang="ja">キー</td>' in rw.mark_languages(html)
 
 
 # ---- the API
@@ -266,5 +267,5 @@ def test_build_fails_for_an_unresolved_reference(tmp_path):
 
 def test_sidebar_must_not_forget_a_notebook(tmp_path):
     (tmp_path / "sidebar.yml").write_text(SIDEBAR)
-    with pytest.raises(bd.SiteError, match="does not list 02_more.ipynb"):
-        bd.rewrite_config(tmp_path, {"index.ipynb": "index.ipynb", "01_toy.ipynb": "toy.ipynb", "02_more.ipynb": "more.ipynb"})
+    with pytest.raises(rw.SiteError, match="does not list 02_oy.ipynb"):  # whose page's name is part of another's
+        bd.rewrite_config(tmp_path, {"index.ipynb": "index.ipynb", "01_toy.ipynb": "toy.ipynb", "02_oy.ipynb": "oy.ipynb"})

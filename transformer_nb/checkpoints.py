@@ -82,9 +82,9 @@ def _optimizer_tensors(optimizer):
     state = optimizer.state_dict()['state']
     return _plain({f'{i}.{k}': torch.as_tensor(v) for i, s in state.items() for k, v in s.items()})
 
-# %% ../nbs/13_checkpoints.ipynb #2598c281
+# %% ../nbs/13_checkpoints.ipynb #293c651d
 def _swap(new, place):
-    "Two renames: at every moment the old or the new directory is whole on the disk."
+    "Put `new` in its place by two renames; both directories are whole at every moment."
     old = place.with_name(f'.{place.name}.old')
     shutil.rmtree(old, ignore_errors=True)
     if place.exists(): os.replace(place, old)
@@ -168,19 +168,19 @@ def load_optimizer(
     if not fits: raise InputError(f"{file}: of another model; copy the whole checkpoint directory again")
     optimizer.load_state_dict({'state': state, 'param_groups': optimizer.state_dict()['param_groups']})
 
-# %% ../nbs/13_checkpoints.ipynb #38093d3d
+# %% ../nbs/13_checkpoints.ipynb #57543c29
 def average(
     paths:list,     # Checkpoint directories of one run
     out:str|Path    # Directory to write
 ) -> Checkpoint:    # The average, read back
     "The mean of several checkpoints' weights (§6.1: the last 5 of base, the last 20 of big), written as a checkpoint; raises `InputError` for checkpoints of different models."
     if not paths: raise InputError(f"{out}: nothing to average; train first")
-    same = lambda a, b: a.model.cfg == b.model.cfg and (a.tokenizer and a.tokenizer.model) == (b.tokenizer and b.tokenizer.model)
+    equal = lambda a, b: a.model.cfg == b.model.cfg and (a.tokenizer and a.tokenizer.model) == (b.tokenizer and b.tokenizer.model)
     last = load(paths[-1])
     total = {k: torch.zeros_like(v, dtype=torch.float64) for k, v in last.model.state_dict().items()}
     for path in paths:  # one at a time: 20 big models need not fit into memory together
         found = load(path)
-        if not same(found, last): raise InputError(f"{path}: not of the same model as {paths[-1]}; average checkpoints of one run")
+        if not equal(found, last): raise InputError(f"{path}: not of the same model as {paths[-1]}; average checkpoints of one run")
         for k, v in found.model.state_dict().items(): total[k] += v
     last.model.load_state_dict({k: v/len(paths) for k, v in total.items()})
     save(out, last.model, last.tokenizer, last.training | {'averaged': [Path(p).name for p in paths]})

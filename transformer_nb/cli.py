@@ -1,4 +1,4 @@
-"""tnb-train, tnb-translate, tnb-eval
+"""`tnb-train`, `tnb-translate`, `tnb-eval`: a corpus in, a model out; lines in, lines out
 
 Docs: https://transformer-nb.github.io/transformer_nb/cli.html.md"""
 
@@ -7,7 +7,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/cli.html.md"""
 # %% auto #0
 __all__ = ['train', 'translate', 'evaluate', 'demo']
 
-# %% ../nbs/21_cli.ipynb #a8b86470
+# %% ../nbs/21_cli.ipynb #0a496492
 import shutil
 import sys
 from functools import wraps
@@ -22,7 +22,7 @@ from .batching import encode_pairs
 from .core import InputError, profile, seed_everything
 from .corpora import load_corpus
 from .tokenizer import train_tokenizer
-from .training import Trainer, TrainingConfig
+from .training import Trainer, TrainingConfig, schedule
 from .transformer import PRESETS, Transformer, preset as model_preset
 from .translation import Translator, plot_attention, score
 
@@ -40,7 +40,7 @@ def _fail(command, error):
     print(f'tnb-{command.__name__}: {error}', file=sys.stderr)
     return 2
 
-# %% ../nbs/21_cli.ipynb #b5640748
+# %% ../nbs/21_cli.ipynb #d546f4ec
 def _prepare(corpus, out, cfg, vocab_size, resume):
     "Tokenizer and model: new ones, or those of the run to go on with."
     if resume:
@@ -49,11 +49,13 @@ def _prepare(corpus, out, cfg, vocab_size, resume):
     tokenizer = train_tokenizer((side for pair in corpus['train'].pairs for side in pair), vocab_size)
     return tokenizer, Transformer(model_preset(vocab_size=tokenizer.vocab_size, **cfg))
 
+def _given(defaults, **options): return defaults | {k: v for k, v in options.items() if v is not None}
+
 def _check_out(out, resume):
     if checkpoints.steps(out) and not resume:
         raise InputError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
 
-# %% ../nbs/21_cli.ipynb #048a08e1
+# %% ../nbs/21_cli.ipynb #08a50315
 @call_parse
 @_one_line_errors
 def train(
@@ -67,8 +69,8 @@ def train(
     corpus_size:int=40_000,  # Training pairs of the built-in corpus
     vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
     batch_tokens:int=4096,   # Padded tokens a batch
-    warmup:int=1000,         # Steps of rising learning rate
-    lr_factor:float=1.8,     # Multiplies the paper's learning rate
+    warmup:int=None,         # Steps of rising learning rate (default: what suits the preset; 4000 for base)
+    lr_factor:float=None,    # Multiplies the paper's learning rate (default: what suits the preset; 1 for base)
     dropout:float=None,      # Share of values dropped (default: the preset's)
     max_len:int=1024,        # Longest sequence, in tokens
     norm:str='post',         # LayerNorm after the residual (post, as printed) or before it (pre)
@@ -84,11 +86,11 @@ def train(
     corpus = load_corpus(data, src, tgt, corpus_size, drop_empty)
     if 'train' not in corpus.splits: raise InputError(f"{data}: no train.{src} and train.{tgt} in it; add them to train")
     seed_everything(seed)
-    cfg = dict(name=preset, max_len=max_len, norm=norm) | ({} if dropout is None else {'dropout': dropout})
+    cfg = _given({'name': preset, 'max_len': max_len, 'norm': norm}, dropout=dropout)
     tokenizer, model = _prepare(corpus, out, cfg, vocab_size, resume)
     encode = lambda name: encode_pairs(tokenizer, corpus[name], model.cfg.max_len) if name in corpus.splits else []
-    settings = TrainingConfig(steps=steps or (None if minutes else 2000), minutes=minutes, batch_tokens=batch_tokens, warmup=warmup,
-        lr_factor=lr_factor, seed=seed, device=device, dtype=dtype)
+    settings = TrainingConfig(steps=steps or (None if minutes else 2000), minutes=minutes, batch_tokens=batch_tokens,
+        seed=seed, device=device, dtype=dtype, **_given(schedule(preset), warmup=warmup, lr_factor=lr_factor))
     about = {'data': data if data == 'builtin' else ','.join(str(Path(f).resolve()) for f in data.split(',')),
         'src': src, 'tgt': tgt, 'corpus_size': corpus_size, 'preset': preset}
     trainer = Trainer(model, tokenizer, encode('train'), encode('val'), settings, out, about)
@@ -177,7 +179,7 @@ def evaluate(
     if json: print(dumps({name: {'pairs': n} | found for name, (n, found) in scores.items()}, indent=1))
     else: print('\n'.join(_table(scores)))
 
-# %% ../nbs/21_cli.ipynb #a42328d8
+# %% ../nbs/21_cli.ipynb #932bf685
 @call_parse
 @_one_line_errors
 def demo(
@@ -188,7 +190,7 @@ def demo(
     shutil.rmtree(out, ignore_errors=True)
     run = profile()
     print(f'Training on the built-in corpus, profile [{run.name}] of settings.ini:', file=sys.stderr)
-    train(out=out, preset=run.preset, minutes=minutes, corpus_size=run.corpus_size, device=run.device, dtype=run.dtype, dropout=.1, warmup=400)
+    train(out=out, preset=run.preset, minutes=minutes, corpus_size=run.corpus_size, device=run.device, dtype=run.dtype, dropout=.1, warmup=600, lr_factor=1., vocab_size=2000)
     print('\nScores on the test split, and on unseen combinations of known words:')
     evaluate(out, device=run.device)
     translator = Translator.from_pretrained(out, run.device)

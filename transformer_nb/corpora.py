@@ -7,16 +7,16 @@ Docs: https://transformer-nb.github.io/transformer_nb/corpora.html.md"""
 # %% auto #0
 __all__ = ['VAL_NAMES', 'read_lines', 'Split', 'read_parallel', 'Corpus', 'load_folder', 'load_builtin', 'load_corpus']
 
-# %% ../nbs/08_corpora.ipynb #09e4e282
+# %% ../nbs/08_corpora.ipynb #6012daae
 import gzip
-import io
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from .core import InputError
 from .grammar import builtin_corpus
 
-# %% ../nbs/08_corpora.ipynb #87fdbeba
+# %% ../nbs/08_corpora.ipynb #c55cb02a
 def read_lines(
     path:str|Path # Text file, UTF-8; a name in .gz is decompressed
 ) -> list[str]:   # One entry a line, without the line end
@@ -24,7 +24,7 @@ def read_lines(
     path = Path(path)
     try: data = gzip.decompress(path.read_bytes()) if path.suffix == '.gz' else path.read_bytes()
     except FileNotFoundError: raise InputError(f"{path}: no such file; check the path") from None
-    except (OSError, EOFError) as e: raise InputError(f"{path}: cannot be read ({e}); check or copy the file again") from None
+    except (OSError, EOFError, zlib.error) as e: raise InputError(f"{path}: cannot be read ({e}); check or copy the file again") from None
     if not data: raise InputError(f"{path}: the file is empty; give a file with one sentence a line")
     # Not str.splitlines: it also cuts at U+0085, U+2028 and others, and would shift the two sides against each other.
     lines = data.removesuffix(b'\n').split(b'\n')
@@ -34,18 +34,27 @@ def _decode(line, path, i):
     try: return line.removesuffix(b'\r').decode('utf-8-sig' if i == 1 else 'utf-8')
     except UnicodeDecodeError as e: raise InputError(f"{path}:{i}: not UTF-8 (byte {e.start + 1}); convert the file, for example with iconv") from None
 
-# %% ../nbs/08_corpora.ipynb #ec42547a
+# %% ../nbs/08_corpora.ipynb #21a9659d
 @dataclass
 class Split:
     "One split of a corpus: sentence pairs, and the files they came from."
     pairs:list                # (source, target) sentences
-    src_file:str = 'builtin'  # Where line i+1 of the sources stands
-    tgt_file:str = 'builtin'  # Where line i+1 of the targets stands
+    src_file:str = 'builtin'  # File of the sources
+    tgt_file:str = 'builtin'  # File of the targets
+    lines:list = None         # Line of each pair in its files; None: pair i stands in line i+1
 
     def __len__(self): return len(self.pairs)
-    def __getitem__(self, i): return self.pairs[i]
+    def __getitem__(self,
+        i # Index, or slice
+    ): return self.pairs[i]
 
-# %% ../nbs/08_corpora.ipynb #90fdb45c
+    def line(self,
+        i:int # Index of a pair
+    ) -> int: # Its line in the files, from 1
+        "Where pair `i` stands."
+        return self.lines[i] if self.lines else i + 1
+
+# %% ../nbs/08_corpora.ipynb #5102ea5e
 def read_parallel(
     src_file:str|Path,      # Source sentences, one a line
     tgt_file:str|Path,      # Their translations, one a line
@@ -55,16 +64,15 @@ def read_parallel(
     src, tgt = read_lines(src_file), read_lines(tgt_file)
     if len(src) != len(tgt):
         raise InputError(f"{src_file}: {len(src):,} lines, but {tgt_file} has {len(tgt):,}: line i of one must be the translation of line i of the other")
-    pairs = list(zip(src, tgt))
-    empty = [i for i, pair in enumerate(pairs) if not all(side.strip() for side in pair)]
+    empty = {i for i, pair in enumerate(zip(src, tgt)) if not all(side.strip() for side in pair)}
     if empty and not drop_empty:
-        i = empty[0]
+        i = min(empty)
         raise InputError(f"{tgt_file if src[i].strip() else src_file}:{i+1}: empty line ({len(empty):,} such pairs); remove the line from both files, or drop such pairs with --drop-empty")
-    if empty: pairs = [pair for pair in pairs if all(side.strip() for side in pair)]
-    if not pairs: raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence a line")
-    return Split(pairs, str(src_file), str(tgt_file))
+    kept = [i for i in range(len(src)) if i not in empty]
+    if not kept: raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence a line")
+    return Split([(src[i], tgt[i]) for i in kept], str(src_file), str(tgt_file), [i + 1 for i in kept] if empty else None)
 
-# %% ../nbs/08_corpora.ipynb #3bc51a76
+# %% ../nbs/08_corpora.ipynb #4a39fdf1
 @dataclass
 class Corpus:
     "Parallel text in splits: 'train', 'val' and one or more whose names start with 'test' or 'unseen'."
@@ -72,7 +80,12 @@ class Corpus:
     tgt:str       # Target language, such as 'de'
     splits:dict   # Name to Split
 
-    def __getitem__(self, name): return self.splits[name]
+    def __getitem__(self,
+        name:str # Such as 'train'
+    ) -> Split:
+        "The split of that name; raises `InputError` if there is none."
+        if name in self.splits: return self.splits[name]
+        raise InputError(f"the corpus has no split {name!r}, only {', '.join(self.splits)}; add {name}.{self.src} and {name}.{self.tgt}")
 
     @property
     def tests(self):

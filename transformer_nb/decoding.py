@@ -7,11 +7,13 @@ Docs: https://transformer-nb.github.io/transformer_nb/decoding.html.md"""
 # %% auto #0
 __all__ = ['DecoderCache', 'decode_step', 'max_lengths', 'next_logp', 'greedy', 'length_penalty', 'BeamSearch', 'beam_search']
 
-# %% ../nbs/15_decoding.ipynb #927afa30
+# %% ../nbs/15_decoding.ipynb #103effe2
 import torch
+from fastcore.basics import patch
 from torch import Tensor
 
 from .attention import padding_mask
+from .core import InputError
 from .transformer import Transformer
 
 # %% ../nbs/15_decoding.ipynb #3ac9e004
@@ -70,13 +72,13 @@ def max_lengths(
     "Input length + 50 (§6.1), and never more than the model can hold."
     return ((src != model.cfg.pad_id).sum(1) + 50).clamp(max=model.cfg.max_len)
 
-# %% ../nbs/15_decoding.ipynb #df8b1fa1
+# %% ../nbs/15_decoding.ipynb #a7b2fe71
 def next_logp(
     model:Transformer,    # In eval mode
     ids:Tensor,           # The newest token of every row, shape (r,)
     cache:DecoderCache    # Of the same rows
 ) -> Tensor:              # Log-probabilities of the next token, shape (r, vocab_size)
-    "Padding and the start token are never said."
+    "Log-probabilities in which padding and the start token are never said."
     logits = decode_step(model, ids, cache)
     logits[:, [model.cfg.pad_id, model.cfg.bos_id]] = float('-inf')
     return logits.log_softmax(-1)
@@ -107,7 +109,7 @@ def length_penalty(
     "GNMT's length penalty ((5 + length)/6)^α (Wu et al. 2016; §6.1 uses α = 0.6)."
     return ((5 + length)/6)**alpha
 
-# %% ../nbs/15_decoding.ipynb #61522558
+# %% ../nbs/15_decoding.ipynb #c3426f52
 class BeamSearch:
     "Beam search over a batch; sentences that are finished leave it."
     def __init__(self,
@@ -127,69 +129,82 @@ class BeamSearch:
         self.tokens = torch.full((self.b, beam, 1), model.cfg.bos_id, device=src.device)
         self.finished = [[] for _ in src]                                 # (score, ids), best first
 
-    def step(self):
-        "Extend every hypothesis by every token, keep the k best that go on, put away those that end."
-        k, eos, b = self.k, self.model.cfg.eos_id, len(self.alive)
-        logp = next_logp(self.model, self.tokens[:, :, -1].flatten(), self.cache).view(b, k, -1)
-        V = logp.shape[-1]
-        best, index = (self.logp[:, :, None] + logp).view(b, -1).topk(2*k)  # 2k: even if k of them end, k go on
-        parent, token = index // V, index % V
-        self.put_away(best[:, :k], parent[:, :k], token[:, :k] == eos)
-        self.logp, keep = best.masked_fill(token == eos, float('-inf')).topk(k)
-        parent, token = parent.gather(1, keep), token.gather(1, keep)
-        rows = (torch.arange(b, device=self.device)[:, None]*k + parent).flatten()
-        self.cache.select(rows, cross=False)
-        self.tokens = torch.cat([self.tokens.flatten(0, 1)[rows].view(b, k, -1), token[:, :, None]], -1)
+# %% ../nbs/15_decoding.ipynb #8033ac95
+@patch
+def step(self:BeamSearch):
+    "Extend every hypothesis by every token, keep the k best that go on, put away those that end."
+    k, eos, b = self.k, self.model.cfg.eos_id, len(self.alive)
+    logp = next_logp(self.model, self.tokens[:, :, -1].flatten(), self.cache).view(b, k, -1)
+    V = logp.shape[-1]
+    best, index = (self.logp[:, :, None] + logp).view(b, -1).topk(2*k)  # 2k: even if k of them end, k go on
+    parent, token = index // V, index % V
+    self.put_away(best[:, :k], parent[:, :k], token[:, :k] == eos)
+    self.logp, keep = best.masked_fill(token == eos, float('-inf')).topk(k)
+    parent, token = parent.gather(1, keep), token.gather(1, keep)
+    rows = (torch.arange(b, device=self.device)[:, None]*k + parent).flatten()
+    if k > 1: self.cache.select(rows, cross=False)
+    self.tokens = torch.cat([self.tokens.flatten(0, 1)[rows].view(b, k, -1), token[:, :, None]], -1)
 
-    def put_away(self,
-        logp:Tensor,    # Log-probabilities of candidates, shape (b, k)
-        parent:Tensor,  # Their hypotheses, shape (b, k)
-        ends:Tensor     # Do they end in EOS? shape (b, k)
-    ):
-        "Score the hypotheses that end."
-        score = logp / length_penalty(self.tokens.shape[-1], self.alpha)  # length: tokens without BOS, with EOS
-        for i, j in (ends & logp.isfinite()).nonzero().tolist():
-            self.keep(self.alive[i].item(), score[i, j].item(), self.tokens[i, parent[i, j], 1:].tolist())
+@patch
+def put_away(self:BeamSearch,
+    logp:Tensor,    # Log-probabilities of candidates, shape (b, k)
+    parent:Tensor,  # Their hypotheses, shape (b, k)
+    ends:Tensor     # Do they end in EOS? shape (b, k)
+):
+    "Score the hypotheses that end."
+    score = logp / length_penalty(self.tokens.shape[-1], self.alpha)  # length: tokens without BOS, with EOS
+    for i, j in (ends & logp.isfinite()).nonzero().tolist():
+        self.keep(self.alive[i].item(), score[i, j].item(), self.tokens[i, parent[i, j], 1:].tolist())
 
-    def keep(self,
-        sentence:int,  # Number of the sentence
-        score:float,   # Log-probability over the length penalty
-        ids:list       # Tokens without BOS and EOS
-    ):
-        "Keep the k best finished hypotheses of a sentence."
-        self.finished[sentence] = sorted([*self.finished[sentence], (score, ids)], reverse=True)[:self.k]
+@patch
+def keep(self:BeamSearch,
+    sentence:int,  # Number of the sentence
+    score:float,   # Log-probability over the length penalty
+    ids:list       # Tokens without BOS and EOS
+):
+    "Keep the k best finished hypotheses of a sentence."
+    self.finished[sentence] = sorted([*self.finished[sentence], (score, ids)], reverse=True)[:self.k]
 
-    def drop_done(self):
-        "Take out the sentences in which nothing better can come, or whose length is used up."
-        length = self.tokens.shape[-1] - 1
-        limits = self.limits[self.alive]
-        # log-probabilities only fall and the penalty is largest at the limit: no hypothesis can end above this
-        bound = (self.logp[:, 0] / length_penalty(limits, self.alpha)).tolist()
-        full = [len(f) >= self.nbest and f[self.nbest - 1][0] >= bound[i] for i, f in enumerate(self.finished[s] for s in self.alive.tolist())]
-        out = length >= limits
-        for i in out.nonzero()[:, 0].tolist():  # cut off: what has no end is taken as it is
-            if not self.finished[self.alive[i]]: self.keep(self.alive[i].item(), self.logp[i, 0].item() / length_penalty(length, self.alpha), self.tokens[i, 0, 1:].tolist())
-        going = (~(out | torch.tensor(full, device=self.device))).nonzero()[:, 0]
-        if len(going) == len(self.alive): return
-        self.cache.select((going[:, None]*self.k + torch.arange(self.k, device=self.device)).flatten())
-        self.alive, self.logp, self.tokens = self.alive[going], self.logp[going], self.tokens[going]
+# %% ../nbs/15_decoding.ipynb #e4efa7f3
+@patch
+def bound(self:BeamSearch) -> Tensor: # One number a sentence, shape (sentences still searched,)
+    "A score that no open hypothesis can exceed: log-probabilities only fall, and the divisor is largest at the limit."
+    return self.logp[:, 0] / length_penalty(self.limits[self.alive], self.alpha)
 
-    def run(self) -> list: # Per sentence up to k pairs (score, ids), best first
-        "Search until every sentence is done."
-        while len(self.alive):
-            self.step()
-            self.drop_done()
-        return self.finished
+@patch
+def drop_done(self:BeamSearch):
+    "Take out the sentences in which nothing better can come, or whose length is used up."
+    length, k = self.tokens.shape[-1] - 1, self.k
+    out, sentences = length >= self.limits[self.alive], self.alive.tolist()
+    for i in out.nonzero()[:, 0].tolist():  # cut off: what has no end is taken as it is
+        if not self.finished[sentences[i]]:
+            self.keep(sentences[i], self.logp[i, 0].item() / length_penalty(length, self.alpha), self.tokens[i, 0, 1:].tolist())
+    wanted = [f[self.nbest - 1][0] if len(f) >= self.nbest else float('-inf') for f in (self.finished[s] for s in sentences)]
+    full = [have >= most for have, most in zip(wanted, self.bound().tolist())]
+    going = (~(out | torch.tensor(full, device=self.device))).nonzero()[:, 0]
+    if len(going) == len(self.alive): return
+    self.cache.select((going[:, None]*k + torch.arange(k, device=self.device)).flatten())
+    self.alive, self.logp, self.tokens = self.alive[going], self.logp[going], self.tokens[going]
 
-# %% ../nbs/15_decoding.ipynb #efb3a17a
+@patch
+def run(self:BeamSearch) -> list: # Per sentence up to k pairs (score, ids), best first
+    "Search until every sentence is done."
+    while len(self.alive):
+        self.step()
+        self.drop_done()
+    return self.finished
+
+# %% ../nbs/15_decoding.ipynb #c2051868
 @torch.inference_mode()
 def beam_search(
     model:Transformer,  # In eval mode
     src:Tensor,         # Source ids ending in EOS, shape (b, n)
     beam:int=4,         # Hypotheses kept per sentence (§6.1: 4)
-    alpha:float=.6,     # Length penalty (§6.1: 0.6)
+    alpha:float=.6,     # Length penalty (§6.1: 0.6), at least 0
     nbest:int=1         # Hypotheses to return, at most `beam`
 ) -> list:              # Per sentence up to `nbest` pairs (score, ids), best first; ids without BOS and EOS
-    "Beam search with GNMT's length penalty (§6.1)."
-    if not 1 <= nbest <= beam: raise ValueError(f"nbest {nbest} must be between 1 and beam {beam}")
+    "Beam search with GNMT's length penalty (§6.1); raises `InputError` for settings that make no sense."
+    if beam < 1: raise InputError(f"beam {beam} must be at least 1")
+    if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
+    if not alpha >= 0: raise InputError(f"alpha {alpha} must be 0 or more")  # below 0 the bound would not hold
     return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest).run()]

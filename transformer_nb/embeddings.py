@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .core import InputError
 
-# %% ../nbs/04_embeddings.ipynb #15511298
+# %% ../nbs/04_embeddings.ipynb #9fccac99
 class Embedding(nn.Module):
     "Token embedding and pre-softmax linear map in one shared matrix (§3.4)."
     def __init__(self,
@@ -36,7 +36,7 @@ class Embedding(nn.Module):
 
     def out_of_range(self,
         ids:Tensor  # Token ids, shape (b, n)
-    ) -> str:
+    ) -> str:       # One line with the id, the vocabulary and the remedy
         "The message for an id outside the vocabulary."
         V = len(self.weight)
         bad = ids[(ids < 0) | (ids >= V)][0].item()

@@ -23,36 +23,45 @@ def smoothed_loss(
     nll = F.nll_loss(logp, targets)
     return (1 - smoothing)*nll - smoothing*logp.mean(), nll
 
-# %% ../nbs/12_regularization.ipynb #bb23d05e
+# %% ../nbs/12_regularization.ipynb #e8d01f5f
+def _chunk_by_chunk(x, W, targets, smoothing, chunk):
+    "Loss, nll and their gradients: the (tokens × V) logits never stand in memory as a whole."
+    V, t, kind = len(W), len(x), x.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype  # of the matrix products
+    dx, dW, loss, nll = torch.empty_like(x), torch.zeros_like(W), x.new_zeros(()), x.new_zeros(())
+    W_low = W.to(dtype)
+    for a in range(0, t, chunk):
+        part = slice(a, a + chunk)
+        x_low, y = x[part].to(dtype), targets[part, None]
+        z = (x_low @ W_low.T).to(x.dtype)
+        z -= z.amax(-1, keepdim=True)  # softmax does not change, exp cannot overflow
+        right, mean = z.gather(-1, y), z.mean(-1, keepdim=True)
+        total = z.exp_().sum(-1, keepdim=True)
+        nll += (total.log() - right).sum()
+        loss += (total.log() - (1 - smoothing)*right - smoothing*mean).sum()
+        p = z.div_(total).sub_(smoothing/V)  # softmax minus the smoothed target: the gradient of the loss
+        p.scatter_add_(-1, y, p.new_full(y.shape, smoothing - 1))
+        p = p.to(dtype)
+        dx[part] = p @ W_low
+        dW += p.T @ x_low
+    return loss/t, nll/t, dx.div_(t), dW.div_(t)
+
+# %% ../nbs/12_regularization.ipynb #6bca6965
 class _ProjectedLoss(torch.autograd.Function):
-    "Loss and gradients chunk by chunk: the (tokens × V) logits never stand in memory as a whole."
+    "Computes the gradients together with the loss."
     @staticmethod
     def forward(ctx, x, W, targets, smoothing, chunk):
-        V, t, kind = len(W), len(x), x.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype  # of the matrix products
-        dx, dW, loss, nll = torch.empty_like(x), torch.zeros_like(W), x.new_zeros(()), x.new_zeros(())
-        W_low = W.to(dtype)
-        for a in range(0, t, chunk):
-            part = slice(a, a + chunk)
-            x_low, y = x[part].to(dtype), targets[part, None]
-            z = (x_low @ W_low.T).to(x.dtype)
-            lse, right = z.logsumexp(-1, keepdim=True), z.gather(-1, y)
-            nll += (lse - right).sum()
-            loss += (lse - (1 - smoothing)*right).sum() - smoothing*z.mean(-1).sum()
-            p = z.sub_(lse).exp_().sub_(smoothing/V)  # softmax minus the smoothed target: the gradient of the loss
-            p.scatter_add_(-1, y, p.new_full(y.shape, smoothing - 1))
-            p = p.to(dtype)
-            dx[part] = p @ W_low
-            dW += p.T @ x_low
-        ctx.save_for_backward(dx.div_(t), dW.div_(t))
+        loss, nll, dx, dW = _chunk_by_chunk(x, W, targets, smoothing, chunk)
+        ctx.save_for_backward(dx, dW)
         ctx.mark_non_differentiable(nll)
-        return loss/t, nll/t
+        return loss, nll
 
     @staticmethod
     def backward(ctx, grad, _):
         dx, dW = ctx.saved_tensors
         return grad*dx, grad*dW, None, None, None
 
+# %% ../nbs/12_regularization.ipynb #4259258e
 def projected_loss(
     x:Tensor,            # Decoder output of the real tokens, shape (t, d_model)
     W:Tensor,            # The shared embedding matrix, shape (V, d_model)

@@ -19,14 +19,15 @@ from .core import InputError
 # %% ../nbs/09_tokenizer.ipynb #84b91864
 PAD, BOS, EOS, UNK = range(4)  # ids of the special tokens, the same in every vocabulary
 
-# %% ../nbs/09_tokenizer.ipynb #15794b49
+# %% ../nbs/09_tokenizer.ipynb #35fc19eb
 class Tokenizer:
     "A SentencePiece model: text to ids and back (§5.1: one byte-pair vocabulary shared by source and target)."
     def __init__(self,
         model:bytes # Serialised SentencePiece model
     ):
         self.model = model
-        self.sp = spm.SentencePieceProcessor(model_proto=model)
+        self.sp = spm.SentencePieceProcessor()
+        self.sp.load_from_serialized_proto(model)  # the constructor would accept an empty model
 
     @property
     def vocab_size(self): return self.sp.vocab_size()
@@ -41,7 +42,8 @@ class Tokenizer:
         ids:list # One list of ids a sentence
     ) -> list:   # Sentences
         "Ids to text; special tokens vanish."
-        return self.sp.decode([[i for i in row if i > EOS] for row in ids])
+        rows = [[i for i in row if i > EOS] for row in ids]
+        return self.sp.decode(rows) if rows else []
 
     def pieces(self,
         ids:list # Ids of one sentence
@@ -64,26 +66,28 @@ class Tokenizer:
         except OSError: raise InputError(f"{path}: no such tokenizer; copy it from the training run") from None
         except RuntimeError: raise InputError(f"{path}: not a SentencePiece model, or cut off; copy it again from the training run") from None
 
-# %% ../nbs/09_tokenizer.ipynb #e1b4a9e1
+# %% ../nbs/09_tokenizer.ipynb #fa3ff291
 def train_tokenizer(
     texts,                # Sentences of both languages
-    vocab_size:int=None,  # Number of pieces, special tokens included; None means 8,000, or as many as the text allows
+    vocab_size:int=None,  # Number of pieces, special tokens included; None means 8,000, or as near to it as the text allows
     kind:str='bpe'        # 'bpe' (en-de in the paper) or 'unigram' (near to the paper's word-pieces for en-fr)
 ) -> Tokenizer:
     "Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."
     texts = list(texts)
-    try: return _train(texts, vocab_size or 8000, kind)
+    try: return _train(texts, 8000 if vocab_size is None else max(vocab_size, 4), kind)
     except RuntimeError as e:
-        most, least = _limit(e, r'<= (\d+)'), _limit(e, r'smaller than required_chars.*?vs (\d+)')
-        if most and vocab_size is None: return _train(texts, most, kind)
+        most, least = _limit(e, r'too high .*<= (\d+)'), _limit(e, r'smaller than required_chars.*?vs (\d+)')
+        if vocab_size is None and (most or least): return _train(texts, most or least, kind)
         if most: raise InputError(f"vocabulary size {vocab_size:,} is more than the text allows ({most:,}): choose at most {most:,}, or give more text") from None
         if least: raise InputError(f"vocabulary size {vocab_size:,} is too small for the characters of the text: choose at least {least:,}") from None
         raise InputError(f"no vocabulary could be learned from the text ({e}): give more text") from None
 
 def _train(texts, vocab_size, kind):
     out = io.BytesIO()
+    # An alphabet is covered whole; of thousands of characters (Chinese, noise of the web) the rarest become unknown.
+    coverage = 1. if len(set().union(*texts)) <= 1000 else .9999
     spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=vocab_size, model_type=kind,
-        pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK, character_coverage=.9999, minloglevel=2, num_threads=2)
+        pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK, character_coverage=coverage, minloglevel=2, num_threads=2)
     return Tokenizer(out.getvalue())
 
 def _limit(error, pattern):

@@ -1,0 +1,126 @@
+"""The rewrites between nbdev and smalldocs: cells of processed notebooks, and the language marks of finished pages."""
+import json
+import re
+
+EQUATION = re.compile(r"\$\$(?P<tex>(?:(?!\$\$).)+?)\$\$[ \t]*\{#(?P<id>eq-[\w-]+)\}", re.S)
+FIGURE = re.compile(r"^#\| *label: *(fig-[\w-]+)", re.M)
+CAPTION = re.compile(r"^(#\| *fig-cap: *)[\"']?(.*?)[\"']?$", re.M)
+TABS = re.compile(r"^(:::+ *\{\.panel-tabset)\}(?=\s+## English$)", re.M)
+ANSWER = re.compile(r"<!--((?:[\s,]*R\d+)+)\s*-->")
+REFERENCE = re.compile(r"(?<![\w`@])@((?:eq|fig)-[\w-]*\w)")
+CODE = re.compile(r"(^(`{3,}).*?^\2`*[ \t]*$|`[^`\n]*`)", re.S | re.M)
+LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
+
+
+class SiteError(Exception):
+    "Something in the notebooks that a reader would stumble over; the message names the notebook."
+
+
+# ---- cells
+
+def text_of(cell):
+    "A cell's source as one string."
+    return "".join(cell["source"])
+
+
+def outside_code(rewrite, text):
+    "Apply `rewrite` to a Markdown text, leaving fenced and inline code as it is."
+    out, at = [], 0
+    for m in CODE.finditer(text):
+        out += [rewrite(text[at:m.start()]), m[0]]
+        at = m.end()
+    return "".join(out) + rewrite(text[at:])
+
+
+def number_labels(cells):
+    "Number the labelled equations and figures of a notebook, in order: `{'eq-attention': ('Equation', 1)}`."
+    numbers, count = {}, {"Equation": 0, "Figure": 0}
+    for cell in cells:
+        kind, pattern, group = ("Equation", EQUATION, "id") if cell["cell_type"] == "markdown" else ("Figure", FIGURE, 1)
+        for m in pattern.finditer(text_of(cell)):
+            count[kind] += 1
+            numbers[m[group]] = kind, count[kind]
+    return numbers
+
+
+def rewrite_equations(text, numbers):
+    "`$$…$$ {#eq-x}` becomes a numbered equation in a div with that id."
+    return EQUATION.sub(lambda m: f"::: {{#{m['id']}}}\n$$\n{m['tex'].strip()} \\tag{{{numbers[m['id']][1]}}}\n$$\n:::\n", text)
+
+
+def rewrite_references(text, numbers):
+    "`@eq-x` and `@fig-x` become links such as `[Equation 1](#eq-x)`."
+    def link(m):
+        if m[1] not in numbers:
+            raise SiteError(f"unresolved reference {m[0]}")
+        return "[{} {}](#{})".format(*numbers[m[1]], m[1])
+    return REFERENCE.sub(link, text)
+
+
+def rewrite_links(text, renamed, doc_url):
+    "Links to notebooks get the page's name, and links to this site become relative."
+    text = text.replace(f"]({doc_url}", "](")
+    page = lambda m: f"]({renamed.get(m[1], m[1])}{m[2] or ''})"
+    return re.sub(r"\]\((?:\./)?([\w-]+\.ipynb)(#[^)]*)?\)", page, text)
+
+
+def rewrite_headings(text, taken):
+    "Headings of the API get the ids that nbdev's links use, and keep their underscores; `profile` stands beside `Profile`."
+    def heading(m):
+        name = m[2].lower()
+        taken.append(name)
+        number = f"-{taken.count(name)}" if taken.count(name) > 1 else ""
+        return f"{m[1]} {m[2].replace('_', chr(92) + '_')} {{#{name}{number}}}"
+    return re.sub(r"^(#{2,6}) (\S+)$", heading, text, count=1, flags=re.M)
+
+
+def rewrite_answers(text, taken):
+    "A comment such as `<!-- R4 -->`, which marks the answer to a reader's question, becomes the anchor `#r4` above its cell."
+    ids = [i.lower() for m in ANSWER.finditer(text) for i in re.findall(r"R\d+", m[1])]
+    new = [i for i in dict.fromkeys(ids) if i not in taken]
+    taken += new
+    anchors = "".join(f'<span class="answer" id="{i}"></span>' for i in new)
+    return (anchors + "\n\n" if anchors else "") + text
+
+
+def rewrite_cell(cell, numbers, renamed, doc_url, taken):
+    "Rewrite one cell of a processed notebook, in place; `taken` collects the ids it makes."
+    def markdown(text):
+        text = re.sub(r"\A(?:#\|.*\n)+", "", text)  # directives that nbdev leaves in Markdown cells
+        text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
+        text = outside_code(lambda t: rewrite_equations(t, numbers), text)
+        text = outside_code(lambda t: rewrite_references(t, numbers), text)
+        return outside_code(lambda t: rewrite_links(t, renamed, doc_url), text)
+    source = text_of(cell)
+    if cell["cell_type"] == "markdown":
+        cell["source"] = markdown(rewrite_answers(source, taken))
+    if label := FIGURE.search(source):
+        prefix = "{} {}: ".format(*numbers[label[1]])
+        cell["source"] = CAPTION.sub(lambda m: m[1] + json.dumps(prefix + m[2], ensure_ascii=False), source)
+    for data in (out.get("data", {}) for out in cell.get("outputs", [])):
+        if "text/markdown" in data:
+            text = "".join(data["text/markdown"])
+            data["text/markdown"] = markdown(rewrite_headings(text, taken) if "show_doc(" in source else text)
+
+
+# ---- pages
+
+def mark_languages(html):
+    "Tell browsers the language of sections, tabs and table columns, so that Chinese characters take the right shape."
+    for name, lang in LANGS.items():
+        html = re.sub(rf"<section (?=[^>]*>\s*<h\d[^>]*>{name}<)", f'<section lang="{lang}" ', html)
+        for tab in re.findall(rf'id="(tabset-\d+-\d+)-tab"[^>]*>{name}<', html):
+            html = html.replace(f'<div id="{tab}" ', f'<div id="{tab}" lang="{lang}" ')
+            html = html.replace(f'id="{tab}-tab" ', f'id="{tab}-tab" lang="{lang}" ')
+    return re.sub(r"<table.*?</table>", mark_columns, html, flags=re.S)
+
+
+def mark_columns(table):
+    "Give the cells of a table's 日本語, 中文 and 한국어 columns their language."
+    langs = [LANGS.get(head.strip()) for head in re.findall(r"<th[^>]*>(.*?)</th>", table[0], flags=re.S)]
+    if not any(langs):
+        return table[0]
+    def row(m):
+        column = iter(langs)
+        return re.sub(r"<(t[hd])\b", lambda c: f'<{c[1]} lang="{lang}"' if (lang := next(column, None)) else c[0], m[0])
+    return re.sub(r"<tr.*?</tr>", row, table[0], flags=re.S)
