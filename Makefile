@@ -22,7 +22,7 @@ demo: .venv/ready
 
 # The exported modules are compared with the notebooks by tests/test_export.py. Two notebooks at a time, one thread each.
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/nbdev-test --n-workers 2 --path-glob '*/nbs/*'
+	OMP_NUM_THREADS=1 $(BIN)/nbdev-test --n-workers 2
 	$(BIN)/python -m pytest
 
 test-slow: .venv/ready

@@ -31,7 +31,7 @@ def table(
     head, *rows = [line.split("\t") for line in text.splitlines()]
     return [dict(zip(head, row)) for row in rows]
 
-# %% ../nbs/08a_agreement.ipynb #b3167f72
+# %% ../nbs/08a_agreement.ipynb #f40769be
 @dataclass(frozen=True, eq=False)
 class Noun:
     "A noun of the lexicon in both languages."
@@ -44,8 +44,9 @@ class Noun:
     tags:frozenset # Semantic classes
     place:tuple # (English, German) preposition for being there
     direction:tuple # (English, German) prepositions for going there
-    def english(self, num): return self.en_plural if num == "p" else self.en
-    def german(self, case, num):
+    def english(self, num): # num: s or p
+        return self.en_plural if num == "p" else self.en
+    def german(self, case, num): # case: nom, acc, dat, gen; num: s or p
         if num == "p": return self.de_plural + ("n" if case == "dat" and self.de_plural[-1] not in "ns" else "")
         if self.gender == "f" or case == "nom": return self.de
         return self.genitive if case == "gen" or self.genitive[-1] == "n" else self.de
@@ -137,7 +138,7 @@ def read_adjective(
     words = [r[c] for c in ("en", "comparative", "superlative", "de", "de_comparative", "de_superlative")]
     return Adjective(*words, r["attributive"] or r["de"].removesuffix("e"), int(r["rank"]), frozenset(_split(r["tags"])), frozenset(_split(r["state"])))
 
-# %% ../nbs/08a_agreement.ipynb #b330ed5c
+# %% ../nbs/08a_agreement.ipynb #44f01b3b
 @dataclass(frozen=True)
 class Det:
     "A determiner: article, possessive, numeral."
@@ -159,14 +160,18 @@ class Lexicon:
         self.phrases, self.memo = {}, {}
         for r in table("phrases"): self.phrases.setdefault(r["kind"], []).append(r)
         self.be, self.there = (next(v for v in self.verbs if v.frame == f) for f in ("cop", "there"))
-    def keep(self, key, make):
+    def keep(self, key, make): # key: a question; make: function that answers it
         if key not in self.memo: self.memo[key] = make()
         return self.memo[key]
-    def where(self, kind, key, test): return self.keep((kind, key), lambda: [x for x in getattr(self, kind) if test(x)])
-    def nouns_with(self, tags): return self.where("nouns", tags, lambda n: not n.tags.isdisjoint(tags))
+    def where(self, kind, key, test): # kind: nouns, verbs, ...; key: the question; test: who fits
+        return self.keep((kind, key), lambda: [x for x in getattr(self, kind) if test(x)])
+    def nouns_with(self, tags): # tags: tuple of classes
+        return self.where("nouns", tags, lambda n: not n.tags.isdisjoint(tags))
 
 @lru_cache
-def lexicon(): return Lexicon()
+def lexicon():
+    "The lexicon, read once."
+    return Lexicon()
 
 # %% ../nbs/08a_agreement.ipynb #1e3cb0ce
 _DETERMINERS = {
@@ -279,7 +284,7 @@ def name_phrase(
     name, k = row["name"], g.link()
     return NP(("NP", [("NNP", name, k)]), lambda c: [(name + ("s" if c == "gen" else ""), k)], "s", row["gender"], dict(m="he", f="she")[row["gender"]], True)
 
-# %% ../nbs/08a_agreement.ipynb #fcffce2d
+# %% ../nbs/08a_agreement.ipynb #3e282a0d
 _CONTRACTED = {("in", "dem"): "im", ("an", "dem"): "am", ("zu", "dem"): "zum", ("zu", "der"): "zur", ("in", "das"): "ins", ("von", "dem"): "vom"}
 def german_pp(
     prep:str,   # German preposition
@@ -289,7 +294,6 @@ def german_pp(
 ) -> list:      # German tokens
     "A German prepositional phrase."
     body = np.de(case)
-    if prep == "entlang": return body + [(prep, link)]
     short = _CONTRACTED.get((prep, body[0][0]))
     if short: return [(short, link + body[0][1])] + body[1:]
     return [(w, link) for w in prep.split()] + body

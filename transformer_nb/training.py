@@ -63,7 +63,7 @@ def batch_loss(
     hidden = model.decode(batch.tgt_in, model.encode(batch.src), batch.src)[real]
     return projected_loss(hidden, model.embedding.weight, batch.tgt_out[real], model.cfg.label_smoothing)
 
-# %% ../nbs/14_training.ipynb #a080410e
+# %% ../nbs/14_training.ipynb #9427f4fa
 class Trainer:
     "Trains a model on sentence pairs and writes checkpoints into a run's directory."
     def __init__(self,
@@ -118,6 +118,7 @@ class Trainer:
         quiet:bool=False # No progress bar?
     ):
         "Train to the end of the run, writing checkpoints; then average the last of them (§6.1)."
+        shutil.rmtree(self.out/'averaged', ignore_errors=True)  # of an earlier part of the run
         self.model.train()
         try: self.loop(quiet)
         except KeyboardInterrupt:

@@ -108,7 +108,7 @@ class DecoderLayer(nn.Module):
         y = self.residuals[1](y, lambda y: self.cross_attention(y, memory, memory, memory_mask)[0])
         return self.residuals[2](y, self.feed_forward)
 
-# %% ../nbs/06_transformer.ipynb #77f1014c
+# %% ../nbs/06_transformer.ipynb #d47276e4
 class Transformer(nn.Module):
     "The model of §3: encoder, decoder, one shared embedding matrix, positions."
     def __init__(self,
@@ -123,8 +123,6 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(cfg) for _ in range(cfg.N))
         # Pre-norm leaves the last sum unnormalised: one LayerNorm more after each stack. Post-norm has none.
         self.encoder_norm, self.decoder_norm = (nn.LayerNorm(cfg.d_model) if cfg.norm == 'pre' else nn.Identity() for _ in range(2))
-        for p in (*self.encoder.parameters(), *self.decoder.parameters()):
-            if p.dim() > 1: nn.init.xavier_uniform_(p)
 
     def embed(self,
         ids:Tensor,   # Token ids, shape (b, n)

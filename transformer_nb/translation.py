@@ -7,12 +7,13 @@ Docs: https://transformer-nb.github.io/transformer_nb/translation.html.md"""
 # %% auto #0
 __all__ = ['score', 'Translator', 'plot_attention']
 
-# %% ../nbs/16_translation.ipynb #807590f8
+# %% ../nbs/16_translation.ipynb #3645db64
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import sacrebleu
 import torch
+from fastcore.basics import patch
 
 from . import checkpoints
 from .batching import by_length, pad
@@ -32,7 +33,7 @@ def score(
     metrics = {'BLEU': sacrebleu.BLEU(), 'chrF': sacrebleu.CHRF()}
     return {name: {'score': round(m.corpus_score(hypotheses, [references]).score, 2), 'signature': str(m.get_signature())} for name, m in metrics.items()}
 
-# %% ../nbs/16_translation.ipynb #63025b82
+# %% ../nbs/16_translation.ipynb #5e35f10f
 class Translator:
     "A trained model with its tokenizer: text in, text out."
     def __init__(self,
@@ -60,52 +61,59 @@ class Translator:
             if len(row) > most: raise InputError(f"sentence {i}: {len(row):,} tokens do not fit the model's max_len {most:,}: split the text")
         return rows
 
-    def nbest(self,
-        texts:list,              # Sentences; empty ones give one empty hypothesis
-        beam:int=4,              # Hypotheses kept per sentence (§6.1: 4)
-        alpha:float=.6,          # Length penalty (§6.1: 0.6)
-        n:int=1,                 # Hypotheses per sentence, at most `beam`
-        batch_tokens:int=4096    # Padded tokens a batch, on the source side times beam
-    ) -> list:                   # Per sentence up to `n` pairs (score, text), best first
-        "The best hypotheses of each sentence, in the order of the input; raises `InputError` for settings that make no sense."
-        found, rows = [[(0., '')] for _ in texts], self.encode(texts)
-        full = sorted((i for i, row in enumerate(rows) if len(row) > 1), key=lambda i: len(rows[i]))
-        for batch in by_length([len(row) for row in rows], full, max(1, batch_tokens//max(1, beam))):
-            for i, hyps in zip(batch, self.search([rows[i] for i in batch], beam, alpha, n)):
-                found[i] = list(zip([score for score, _ in hyps], self.tokenizer.decode([ids for _, ids in hyps])))
-        return found
+# %% ../nbs/16_translation.ipynb #5bef035d
+@patch
+def nbest(self:Translator,
+    texts:list,              # Sentences; empty ones give one empty hypothesis
+    beam:int=4,              # Hypotheses kept per sentence (§6.1: 4)
+    alpha:float=.6,          # Length penalty (§6.1: 0.6)
+    n:int=1,                 # Hypotheses per sentence, at most `beam`
+    batch_tokens:int=4096    # Padded tokens a batch, on the source side times beam
+) -> list:                   # Per sentence up to `n` pairs (score, text), best first
+    "The best hypotheses of each sentence, in the order of the input; raises `InputError` for settings that make no sense."
+    found, rows = [[(0., '')] for _ in texts], self.encode(texts)
+    full = sorted((i for i, row in enumerate(rows) if len(row) > 1), key=lambda i: len(rows[i]))
+    for batch in by_length([len(row) for row in rows], full, max(1, batch_tokens//max(1, beam))):
+        for i, hyps in zip(batch, self.search([rows[i] for i in batch], beam, alpha, n)):
+            found[i] = list(zip([score for score, _ in hyps], self.tokenizer.decode([ids for _, ids in hyps])))
+    return found
 
-    def search(self,
-        rows:list,   # Lists of ids ending in EOS
-        beam:int,    # Hypotheses kept per sentence; 1 means greedy
-        alpha:float, # Length penalty; not used by greedy search
-        n:int        # Hypotheses per sentence
-    ) -> list:       # Per sentence pairs (score, ids)
-        "Decode one batch."
-        src = pad(rows, next(self.model.parameters()).device)
-        return beam_search(self.model, src, beam, 0. if beam == 1 else alpha, n)
+@patch
+def search(self:Translator,
+    rows:list,   # Lists of ids ending in EOS
+    beam:int,    # Hypotheses kept per sentence; 1 means greedy
+    alpha:float, # Length penalty; not used by greedy search
+    n:int        # Hypotheses per sentence
+) -> list:       # Per sentence pairs (score, ids)
+    "Decode one batch."
+    src = pad(rows, next(self.model.parameters()).device)
+    return beam_search(self.model, src, beam, 0. if beam == 1 else alpha, n)
 
-    def translate(self,
-        texts:list,              # Sentences, any number; empty ones stay empty
-        beam:int=4,              # Hypotheses kept per sentence (§6.1: 4); 1 means greedy
-        alpha:float=.6,          # Length penalty (§6.1: 0.6)
-        batch_tokens:int=4096    # Padded tokens a batch
-    ) -> list:                   # One translation for each sentence, same order
-        "Translate sentences."
-        if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
-        return [hyps[0][1] for hyps in self.nbest(texts, beam, alpha, 1, batch_tokens)]
+# %% ../nbs/16_translation.ipynb #afb765ab
+@patch
+def translate(self:Translator,
+    texts:list,              # Sentences, any number; empty ones stay empty
+    beam:int=4,              # Hypotheses kept per sentence (§6.1: 4); 1 means greedy
+    alpha:float=.6,          # Length penalty (§6.1: 0.6)
+    batch_tokens:int=4096    # Padded tokens a batch
+) -> list:                   # One translation for each sentence, same order
+    "Translate sentences."
+    if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
+    return [hyps[0][1] for hyps in self.nbest(texts, beam, alpha, 1, batch_tokens)]
 
-    def attention(self,
-        text:str # One sentence, not empty
-    ) -> dict:   # 'source', 'target': pieces; 'encoder', 'decoder', 'cross': weights, shape (N, h, queries, keys)
-        "All three kinds of attention while the model translates a sentence: every layer and head."
-        rows, device = self.encode([text]), next(self.model.parameters()).device
-        if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
-        src = pad(rows, device)
-        ids = beam_search(self.model, src)[0][0][1][:self.model.cfg.max_len - 1]  # with BOS it must fit the model
-        maps = attention_maps(self.model, src, torch.tensor([[BOS] + ids], device=device))
-        pieces = self.tokenizer.pieces
-        return {'source': pieces(rows[0]), 'target': pieces(ids + [EOS])} | {kind: w[:, 0].cpu() for kind, w in maps.items()}
+# %% ../nbs/16_translation.ipynb #f5cc8348
+@patch
+def attention(self:Translator,
+    text:str # One sentence, not empty
+) -> dict:   # 'source', 'target': pieces; 'encoder', 'decoder', 'cross': weights, shape (N, h, queries, keys)
+    "All three kinds of attention while the model translates a sentence: every layer and head."
+    rows, device = self.encode([text]), next(self.model.parameters()).device
+    if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
+    src = pad(rows, device)
+    ids = beam_search(self.model, src)[0][0][1][:self.model.cfg.max_len - 1]  # with BOS it must fit the model
+    maps = attention_maps(self.model, src, torch.tensor([[BOS] + ids], device=device))
+    pieces = self.tokenizer.pieces
+    return {'source': pieces(rows[0]), 'target': pieces(ids + [EOS])} | {kind: w[:, 0].cpu() for kind, w in maps.items()}
 
 # %% ../nbs/16_translation.ipynb #ce78881c
 def plot_attention(
