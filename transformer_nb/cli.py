@@ -7,7 +7,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/cli.html.md"""
 # %% auto #0
 __all__ = ['train', 'translate', 'evaluate', 'demo']
 
-# %% ../nbs/21_cli.ipynb #0a496492
+# %% ../nbs/21_cli.ipynb #e6a7eff8
 import shutil
 import sys
 from functools import wraps
@@ -24,9 +24,9 @@ from .corpora import load_corpus
 from .tokenizer import train_tokenizer
 from .training import Trainer, TrainingConfig, schedule
 from .transformer import PRESETS, Transformer, preset as model_preset
-from .translation import Translator, plot_attention, score
+from .translation import TooLong, Translator, plot_attention, score
 
-# %% ../nbs/21_cli.ipynb #d465894d
+# %% ../nbs/21_cli.ipynb #7eefeff2
 def _one_line_errors(command):
     "Bad input ends a command with one line on stderr and exit code 2."
     @wraps(command)
@@ -37,10 +37,11 @@ def _one_line_errors(command):
     return run
 
 def _fail(command, error):
-    print(f'tnb-{command.__name__}: {error}', file=sys.stderr)
+    name = {'evaluate': 'eval'}.get(command.__name__, command.__name__)
+    print(f'tnb-{name}: {error}', file=sys.stderr)
     return 2
 
-# %% ../nbs/21_cli.ipynb #d546f4ec
+# %% ../nbs/21_cli.ipynb #d501a72e
 def _prepare(corpus, out, cfg, vocab_size, resume):
     "Tokenizer and model: new ones, or those of the run to go on with."
     if resume:
@@ -51,11 +52,14 @@ def _prepare(corpus, out, cfg, vocab_size, resume):
 
 def _given(defaults, **options): return defaults | {k: v for k, v in options.items() if v is not None}
 
+def _check_choice(option, value, choices):
+    if value not in choices: raise InputError(f"--{option} {value}: no such {option}; choose one of {', '.join(choices)}")
+
 def _check_out(out, resume):
     if checkpoints.steps(out) and not resume:
         raise InputError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
 
-# %% ../nbs/21_cli.ipynb #08a50315
+# %% ../nbs/21_cli.ipynb #5e4babaf
 @call_parse
 @_one_line_errors
 def train(
@@ -81,7 +85,9 @@ def train(
     resume:bool=False        # Go on from the run's newest checkpoint?
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out."
-    if preset not in PRESETS: raise InputError(f"--preset {preset}: no such preset; choose one of {', '.join(PRESETS)}")
+    _check_choice('preset', preset, PRESETS)
+    _check_choice('norm', norm, ('post', 'pre'))
+    _check_choice('dtype', dtype, ('float32', 'bfloat16'))
     _check_out(out, resume)
     corpus = load_corpus(data, src, tgt, corpus_size, drop_empty)
     if 'train' not in corpus.splits: raise InputError(f"{data}: no train.{src} and train.{tgt} in it; add them to train")
@@ -112,7 +118,7 @@ def _chunks(lines, size):
     lines = iter(lines)
     while chunk := list(islice(lines, size)): yield chunk
 
-# %% ../nbs/21_cli.ipynb #779ff3bd
+# %% ../nbs/21_cli.ipynb #efb19464
 @call_parse(pos=['file'])
 @_one_line_errors
 def translate(
@@ -129,8 +135,10 @@ def translate(
     translator, done = Translator.from_pretrained(model, device), 0
     try: stream = sys.stdin.buffer if file == '-' else open(file, 'rb')
     except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); check the path") from None
-    for chunk in _chunks(_lines(stream, 'stdin' if file == '-' else file), lines):
-        found = translator.nbest(chunk, beam, alpha, nbest, batch_tokens)
+    name = 'stdin' if file == '-' else file
+    for chunk in _chunks(_lines(stream, name), lines):
+        try: found = translator.nbest(chunk, beam, alpha, nbest, batch_tokens)
+        except TooLong as e: raise InputError(f'{name}:{done + e.index + 1}: {e.why}') from None
         for i, hyps in enumerate(found, done + 1):
             for value, text in hyps: print(text if nbest == 1 else f'{i} ||| {text} ||| {value:.4f}')
         sys.stdout.flush()
@@ -179,7 +187,7 @@ def evaluate(
     if json: print(dumps({name: {'pairs': n} | found for name, (n, found) in scores.items()}, indent=1))
     else: print('\n'.join(_table(scores)))
 
-# %% ../nbs/21_cli.ipynb #932bf685
+# %% ../nbs/21_cli.ipynb #40f47e74
 @call_parse
 @_one_line_errors
 def demo(
@@ -190,7 +198,8 @@ def demo(
     shutil.rmtree(out, ignore_errors=True)
     run = profile()
     print(f'Training on the built-in corpus, profile [{run.name}] of settings.ini:', file=sys.stderr)
-    train(out=out, preset=run.preset, minutes=minutes, corpus_size=run.corpus_size, device=run.device, dtype=run.dtype, dropout=.1, warmup=600, lr_factor=1., vocab_size=2000)
+    train(out=out, preset=run.preset, minutes=minutes, corpus_size=run.corpus_size, device=run.device, dtype=run.dtype, vocab_size=2000,
+        norm='pre', dropout=0., warmup=200, lr_factor=.8, batch_tokens=1536)  # pre-norm: post-norm as printed wants a longer warm-up than minutes allow
     print('\nScores on the test split, and on unseen combinations of known words:')
     evaluate(out, device=run.device)
     translator = Translator.from_pretrained(out, run.device)

@@ -123,13 +123,14 @@ def _partner(folder, name, tgt, file):
         if (folder/f'{name}.{tgt}{end}').is_file(): return folder/f'{name}.{tgt}{end}'
     raise InputError(f"{file}: its translation {name}.{tgt} (or .gz) is missing; add it or choose another --tgt")
 
-# %% ../nbs/08_corpora.ipynb #321cd1b6
+# %% ../nbs/08_corpora.ipynb #c25879fe
 def load_builtin(
     n_train:int=40_000, # Training pairs
     seed:int=0          # Seed of the grammar
 ) -> Corpus:
     "The built-in English–German corpus, made by `grammar.Grammar`; 'unseen' holds unseen combinations of known words."
-    data = builtin_corpus(n_train=n_train, seed=seed)
+    try: data = builtin_corpus(n_train=n_train, seed=seed)
+    except ValueError as e: raise InputError(f"built-in corpus of {n_train:,} pairs: {e}") from None
     return Corpus('en', 'de', {name: Split([(e.en, e.de) for e in examples]) for name, examples in data.items()})
 
 # %% ../nbs/08_corpora.ipynb #9176e7f2

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .core import InputError
 
-# %% ../nbs/04_embeddings.ipynb #9fccac99
+# %% ../nbs/04_embeddings.ipynb #0990f517
 class Embedding(nn.Module):
     "Token embedding and pre-softmax linear map in one shared matrix (§3.4)."
     def __init__(self,
@@ -25,7 +25,7 @@ class Embedding(nn.Module):
     ):
         super().__init__()
         self.scale = sqrt(d_model)
-        self.weight = nn.Parameter(torch.randn(vocab_size, d_model) / self.scale)  # N(0, d_model^-½): logits start near variance 1
+        self.weight = nn.Parameter(torch.randn(vocab_size, d_model) / self.scale)  # standard deviation d_model^-½: logits start near variance 1
 
     def forward(self,
         ids:Tensor  # Token ids, shape (b, n), int64

@@ -63,7 +63,7 @@ def batch_loss(
     hidden = model.decode(batch.tgt_in, model.encode(batch.src), batch.src)[real]
     return projected_loss(hidden, model.embedding.weight, batch.tgt_out[real], model.cfg.label_smoothing)
 
-# %% ../nbs/14_training.ipynb #9427f4fa
+# %% ../nbs/14_training.ipynb #1d5b71d7
 class Trainer:
     "Trains a model on sentence pairs and writes checkpoints into a run's directory."
     def __init__(self,
@@ -123,6 +123,7 @@ class Trainer:
         try: self.loop(quiet)
         except KeyboardInterrupt:
             if self.step: self.checkpoint()
+            print(f'stopped at step {self.step:,}; go on with --resume', file=sys.stderr)
             raise
         checkpoints.average(checkpoints.steps(self.out)[-self.cfg.average_last:], self.out/'averaged')
 
