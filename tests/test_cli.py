@@ -90,7 +90,7 @@ def test_missing_or_broken_checkpoint(tmp_path, small_run):
     shutil.copytree(small_run/'averaged', broken)
     data = (broken/'model.safetensors').read_bytes()
     (broken/'model.safetensors').write_bytes(data[:len(data)//2])
-    assert 'model.safetensors: broken or cut off' in refused(tmp_path, broken, command='tnb-translate')
+    assert 'model.safetensors: broken, cut off' in refused(tmp_path, broken, command='tnb-translate')
     (broken/'model.safetensors').unlink()
     assert 'model.safetensors: missing' in refused(tmp_path, broken, command='tnb-translate')
     (broken/'config.json').write_text('{"format": 1, "vocab')

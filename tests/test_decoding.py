@@ -17,7 +17,10 @@ SEEDS = range(12)
 def make(seed, V=12, sharp=2., **changes):
     "A random model with clear preferences, in float64."
     torch.manual_seed(seed)
-    model = Transformer(TransformerConfig(**dict(vocab_size=V, N=2, d_model=16, d_ff=32, h=2, max_len=128) | changes)).double().eval()
+    model = Transformer(TransformerConfig(**dict(vocab_size=V, N=2, d_model=16, d_ff=32, h=2, max_len=128) | changes))
+    for p in (*model.encoder.parameters(), *model.decoder.parameters()):
+        if p.dim() > 1: torch.nn.init.xavier_uniform_(p)  # layers loud enough to matter
+    model = model.double().eval()
     for p in model.decoder.parameters(): p.data *= sharp if p.dim() > 1 else 1
     model.embedding.weight.data *= sharp
     return model
@@ -212,7 +215,7 @@ def test_a_trained_model_decodes_what_it_learned():
     model, rng = Transformer(TransformerConfig(vocab_size=10, N=1, d_model=32, d_ff=64, h=4, dropout=0., max_len=64)), random.Random(0)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     draw = lambda: (lambda s: (s, s))([rng.randrange(4, 10) for _ in range(rng.randint(2, 5))])  # copy
-    for _ in range(150):
+    for _ in range(250):
         batch = make_batch([draw() for _ in range(32)])
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out, ignore_index=PAD).backward()

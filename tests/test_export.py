@@ -18,7 +18,9 @@ def test_every_module_has_a_notebook():
 @pytest.mark.parametrize('module', MODULES)
 def test_module_is_in_step_with_its_notebook(module, tmp_path):
     nb_export(MODULES[module], tmp_path)
-    exported = re.sub(r'(# %%|File to edit:) \S*nbs/', r'\1 ../nbs/', (tmp_path/f'{module}.py').read_text())  # the path is relative to the target
+    exported = (tmp_path/f'{module}.py').read_text()
+    exported = re.sub(r'(# %%|File to edit:) \S*nbs/', r'\1 ../nbs/', exported)     # paths are relative to the target,
+    exported = exported.replace('from transformer_nb.', 'from .').replace('from transformer_nb ', 'from . ')  # imports to the package
     assert exported == (ROOT/f'transformer_nb/{module}.py').read_text(), 'run nbdev-export'
 
 
@@ -35,6 +37,7 @@ def test_modules_import_only_lower_floors():
     order = {module: int(nb.stem[:2]) for module, nb in MODULES.items()}
     for module in MODULES:
         text = (ROOT/f'transformer_nb/{module}.py').read_text()
-        used = set(re.findall(r'from transformer_nb\.(\w+) import', text)) | {
-            name.strip().split(' ')[0] for names in re.findall(r'from transformer_nb import (.*)', text) for name in names.split(',')}
+        used = set(re.findall(r'from \.(\w+) import', text)) | {
+            name.strip().split(' ')[0] for names in re.findall(r'from \. import (.*)', text) for name in names.split(',')}
+        assert used or module in ('core', 'attention', 'feed_forward', 'agreement', 'optimizer', 'regularization'), f'{module}: no import found'
         assert all(order[m] <= order[module] for m in used), f'{module} imports {sorted(used)}'

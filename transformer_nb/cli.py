@@ -187,7 +187,7 @@ def evaluate(
     if json: print(dumps({name: {'pairs': n} | found for name, (n, found) in scores.items()}, indent=1))
     else: print('\n'.join(_table(scores)))
 
-# %% ../nbs/21_cli.ipynb #40f47e74
+# %% ../nbs/21_cli.ipynb #e15dfb13
 @call_parse
 @_one_line_errors
 def demo(
@@ -209,7 +209,10 @@ def demo(
     maps = translator.attention(pairs[0][0])
     picture = Path(out)/'attention.png'
     plot_attention(maps['cross'][-1].mean(0), maps['target'], maps['source'], 'Cross-attention, last layer, mean of heads').savefig(picture)
+    bin = f'{_here(Path(sys.executable).parent)}/'
     print(f'\nWhere each word looked: {picture}\n\nNext:\n'
-        f'  echo "{pairs[1][0]}" | tnb-translate {out}   translate a sentence\n'
-        f'  make lab                                    read the lessons as notebooks\n'
-        f'  tnb-train --data FOLDER --src en --tgt de   train on your own text (FOLDER/train.en, FOLDER/train.de)')
+        f'  translate   echo "{pairs[1][0]}" | {bin}tnb-translate {out}\n'
+        f'  learn       make lab   (the lessons as notebooks)\n'
+        f'  go on       {bin}tnb-train --data FOLDER --src en --tgt de   (FOLDER holds train.en, train.de, test.en, test.de)')
+
+def _here(path): return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
