@@ -9,9 +9,9 @@ TASKS = {'copy': list, 'reverse': lambda s: s[::-1], 'sort': sorted}
 
 
 def write_corpus(folder, task, n=12_000):
-    "Sequences of 3 to 8 letters, each once: train, val and test share none."
+    "Sequences of 3 to 8 different letters, each sequence once: train, val and test share none."
     rng, rows = random.Random(0), {}
-    while len(rows) < n: rows[tuple(rng.choice('abcdefghijklmnopqrst') for _ in range(rng.randint(3, 8)))] = None
+    while len(rows) < n: rows[tuple(rng.sample('abcdefghijklmnopqrst', rng.randint(3, 8)))] = None
     rows = list(rows)
     for name, part in (('val', rows[:100]), ('test', rows[100:400]), ('train', rows[400:])):
         for lang, f in (('in', list), ('out', TASKS[task])):
