@@ -35,7 +35,8 @@ lab: .venv/ready
 	$(BIN)/jupyter lab nbs
 
 bench: .venv/ready
-	$(BIN)/python benchmarks/train_speed.py
+	$(BIN)/python -c 'import transformers' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/train_speed.py $(ARGS)
 
 hooks: .venv/ready
 	$(BIN)/nbdev-install-hooks

@@ -1,77 +1,262 @@
-"""Speed of one training step: our model and loss beside torch.nn.Transformer, interleaved in one run on the same batch.
+"""Speed and memory of a training step: ours beside torch.nn.Transformer and Hugging Face Marian, in one run.
 
-python benchmarks/train_speed.py [--preset small] [--vocab 10000] [--rounds 5] [--device cpu]
-Prints target tokens/s of each (median over the rounds) and the ratio. A ratio is worth more than a number: machines are noisy.
+    make bench                                                      # installs transformers, then runs this script
+    python benchmarks/train_speed.py --preset base --dtype bfloat16 --json
+
+Every worker is a fresh process, and one computes at a time. A round starts each of them once, in random order, for a
+repetition that warms up and two that are timed, on the same batches. Method and columns: benchmarks/README.md
 """
 import argparse
-import statistics
+import json
+import math
+import os
+import random
+import subprocess
+import sys
 import time
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import median
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_nb.batching import make_batch
-from transformer_nb.core import default_device
-from transformer_nb.optimizer import adam
-from transformer_nb.tokenizer import PAD
-from transformer_nb.training import batch_loss
-from transformer_nb.transformer import Transformer, preset
+from common import calm, clip, cpu_name, keep, padded, peak_memory, random_ids, random_marian, source_lengths, undisturbed
+
+PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
+PAD, BOS, EOS = range(3)  # as in transformer_nb.tokenizer, which peers do not import: it would count as their memory
+
+
+# The work, the same for everyone
+
+def corpus(vocab, n=6000, seed=1706):
+    "Pairs of random ids: source lengths log-normal around 25, from 3 to 100, and targets about as long."
+    rng = random.Random(seed)
+    for s in source_lengths(n, rng):
+        t = clip(s*rng.lognormvariate(0, .15))
+        yield random_ids(s, vocab, rng), random_ids(t, vocab, rng)
+
+
+def work(preset, vocab, batch_tokens):
+    "The batches of one repetition: the median of an epoch sorted by length; for the small preset its quartiles."
+    batches = [[]]
+    for pair in sorted(corpus(vocab), key=lambda pair: (max(map(len, pair)), len(pair[1]))):
+        longest = max(len(tgt) + 1 for _, tgt in [*batches[-1], pair])  # with EOS
+        if longest*(len(batches[-1]) + 1) > batch_tokens: batches.append([])
+        batches[-1].append(pair)
+    return [batches[len(batches)*quarter//4] for quarter in ((1, 2, 3) if preset == 'small' else (2,))]
+
+
+# The models: each function gives model, optimizer, loss of a batch, and the batches on the device
+
+def ours(cfg, device, work, compiled=False):
+    from transformer_nb.batching import make_batch
+    from transformer_nb.core import keep_memory
+    from transformer_nb.optimizer import adam
+    from transformer_nb.training import batch_loss
+    from transformer_nb.transformer import Transformer, TransformerConfig
+    if device.type == 'cpu': keep_memory()  # as the Trainer does
+    model = Transformer(TransformerConfig(**cfg)).to(device)
+    loss = torch.compile(batch_loss, dynamic=True) if compiled else batch_loss
+    return model, adam(model), lambda batch: loss(model, batch)[0], [make_batch(pairs).to(device) for pairs in work]
+
+
+def peer(model, loss, device, work):
+    "What the peers share: torch's fused Adam, and batches of source, target after BOS, target before EOS."
+    optimizer = torch.optim.Adam(model.to(device).parameters(), betas=(.9, .98), eps=1e-9, fused=True)
+    sides = [zip(*((src + [EOS], [BOS] + tgt, tgt + [EOS]) for src, tgt in pairs)) for pairs in work]
+    return model, optimizer, loss, [[padded(side, PAD, device) for side in batch] for batch in sides]
 
 
 class TorchTransformer(nn.Module):
-    "torch.nn.Transformer with the paper's embeddings around it: what one writes with torch alone."
+    "torch.nn.Transformer between the paper's embeddings and a tied output layer: what one writes with torch alone."
     def __init__(self, cfg):
         super().__init__()
-        ours = Transformer(cfg)
-        self.cfg, self.embed, self.embedding = cfg, ours.embed, ours.embedding
-        self.core = nn.Transformer(cfg.d_model, cfg.h, cfg.N, cfg.N, cfg.d_ff, cfg.dropout, batch_first=True)
+        d = cfg['d_model']
+        self.embedding, self.dropout = nn.Embedding(cfg['vocab_size'], d, PAD), nn.Dropout(cfg['dropout'])
+        nn.init.normal_(self.embedding.weight, std=d**-.5)
+        angles = torch.arange(512)[:, None]*torch.exp(torch.arange(0, d, 2)*(-math.log(10_000)/d))
+        self.register_buffer('positions', torch.stack((angles.sin(), angles.cos()), -1).flatten(1))
+        self.core = nn.Transformer(d, cfg['h'], cfg['N'], cfg['N'], cfg['d_ff'], cfg['dropout'], batch_first=True)
 
-    def loss(self, batch):
-        causal = nn.Transformer.generate_square_subsequent_mask(batch.tgt_in.shape[1], device=batch.src.device, dtype=torch.bool)
-        hidden = self.core(self.embed(batch.src), self.embed(batch.tgt_in), tgt_mask=causal, src_key_padding_mask=batch.src == PAD,
-            tgt_key_padding_mask=batch.tgt_in == PAD, memory_key_padding_mask=batch.src == PAD)
-        return F.cross_entropy(self.embedding.logits(hidden).flatten(0, 1), batch.tgt_out.flatten(), ignore_index=PAD, label_smoothing=self.cfg.label_smoothing)
+    def embed(self, ids): return self.dropout(self.embedding(ids)*self.core.d_model**.5 + self.positions[:ids.shape[1]])
 
-
-class Ours(Transformer):
-    def loss(self, batch): return batch_loss(self, batch)[0]
-
-
-def random_batch(vocab, rows, device):
-    "Sentences of 20 to 28 random tokens."
-    torch.manual_seed(0)
-    sentence = lambda: torch.randint(4, vocab, (int(torch.randint(20, 29, ())),)).tolist()
-    return make_batch([(sentence(), sentence()) for _ in range(rows)]).to(device)
+    def forward(self, src, tgt):
+        causal = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1], device=tgt.device)
+        pad = torch.zeros_like(src, dtype=causal.dtype).masked_fill_(src == PAD, -math.inf)
+        hidden = self.core(self.embed(src), self.embed(tgt), tgt_mask=causal, tgt_is_causal=True,
+                           src_key_padding_mask=pad, memory_key_padding_mask=pad)
+        return F.linear(hidden, self.embedding.weight)
 
 
-def step_seconds(model, optimizer, batch):
-    start = time.perf_counter()
-    optimizer.zero_grad()
-    model.loss(batch).backward()
-    optimizer.step()
-    if batch.src.is_cuda: torch.cuda.synchronize()
-    return time.perf_counter() - start
+def torch_nn(cfg, device, work, tuned=False):
+    "As documented, or `tuned`: dropout only where the paper has it, not in attention's weights or after ReLU."
+    model = TorchTransformer(cfg)
+    for module in model.modules() if tuned else ():
+        if isinstance(module, nn.MultiheadAttention): module.dropout = 0.
+        if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)): module.dropout.p = 0.
+    def loss(batch):
+        src, tgt_in, tgt_out = batch
+        logits = model(src, tgt_in).flatten(0, 1)
+        return F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=cfg['label_smoothing'])
+    return peer(model, loss, device, work)
+
+
+def marian(cfg, device, work):
+    "Marian, with the label smoothing of Hugging Face's own trainer."
+    from transformers.trainer_pt_utils import LabelSmoother
+    model = random_marian(cfg, PAD, BOS, EOS)
+    smoothed = LabelSmoother(cfg['label_smoothing'], ignore_index=PAD)
+    def loss(batch):
+        src, tgt_in, tgt_out = batch
+        mask = (src != PAD).long()
+        return smoothed(model(input_ids=src, attention_mask=mask, decoder_input_ids=tgt_in, use_cache=False), tgt_out)
+    return peer(model, loss, device, work)
+
+
+MODELS = {'ours': ours, 'ours compiled': partial(ours, compiled=True),
+          'torch.nn': torch_nn, 'torch.nn tuned': partial(torch_nn, tuned=True), 'Marian': marian}
+
+
+# A worker: this script started with `worker TASK`; task and answer are JSON
+
+def synchronize(device):
+    if device.type != 'cpu': torch.accelerator.synchronize()
+
+
+def training(task, device):
+    "A function that makes one repetition: a step on every batch; on a GPU many times over."
+    batches = work(task['preset'], task['vocab'], task['batch_tokens'])
+    model, optimizer, loss, batches = MODELS[task['name']](task['cfg'], device, batches)
+    for group in optimizer.param_groups: group['lr'] = 1e-4
+    def step(batch):
+        optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16, enabled=task['dtype'] == 'bfloat16'): value = loss(batch)
+        value.backward()
+        optimizer.step()
+        return value.detach()
+    def repetition():
+        losses = [step(batch) for _ in range(task['passes']) for batch in batches]
+        synchronize(device)
+        return {'loss': losses[-1].item()}
+    model.train()
+    return repetition
+
+
+def matmul(task, device):
+    "The ceiling: FLOP/s of a large square matrix product, the median of nine."
+    n = 2048 if device.type == 'cpu' else 8192
+    a, b, out = (torch.randn(n, n, device=device).to(getattr(torch, task['dtype'])) for _ in range(3))
+    def flops():
+        start = time.perf_counter()
+        torch.mm(a, b, out=out)
+        synchronize(device)
+        return 2*n**3/(time.perf_counter() - start)
+    return lambda: {'flops': median(flops() for _ in range(9))}
+
+
+def worker(task):
+    torch.manual_seed(7)
+    device = torch.device(task['device'])
+    repetition = (matmul if task['name'] == 'matmul' else training)(task, device)
+    repetition()  # warms up
+    answer = {'repetitions': [undisturbed(repetition) for _ in range(2)]}
+    if device.type == 'cuda': answer |= {'hardware': torch.cuda.get_device_name(), 'memory': torch.cuda.max_memory_allocated()}
+    else: answer |= {'hardware': f'{cpu_name()}, {torch.get_num_threads()} threads', 'memory': peak_memory()}
+    print(json.dumps(answer))
+
+
+# The driver
+
+def start(name, task):
+    "The answer of one worker; None, and the last line of what it said, if it failed."
+    command, env = [sys.executable, __file__, 'worker', json.dumps({**task, 'name': name})], {**os.environ, 'HF_HUB_OFFLINE': '1'}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    if done.returncode == 0: return json.loads(done.stdout.splitlines()[-1])
+    print(f'{name} is left out:', (done.stderr.strip() or f'it ended with {done.returncode}').splitlines()[-1], file=sys.stderr)
+
+
+def interleaved(names, task, rounds):
+    "The answers of every worker: in each round all of them once, in random order."
+    rng, answers = random.Random(0), {name: [] for name in names}
+    for i in range(rounds):
+        for name in rng.sample(list(answers), len(answers)):
+            answer = start(name, task)
+            if answer is None:
+                del answers[name]
+                continue
+            answers[name].append(answer)
+            times = ', '.join(f"{r['seconds']:.2f} s" for r in answer['repetitions'])
+            print(f'round {i + 1} of {rounds}: {name}: {times}', file=sys.stderr)
+    return answers
+
+
+def repetitions(answers):
+    "Those of one worker, without those that others disturbed, if enough calm ones remain."
+    return calm([r for answer in answers for r in answer['repetitions']])
+
+
+def row(answers, tokens, flops, ceiling):
+    found = repetitions(answers)
+    speeds = [tokens/r['seconds'] for r in found]
+    return {'tokens_per_s': median(speeds), 'lowest': min(speeds), 'highest': max(speeds), 'utilisation': flops*median(speeds)/tokens/ceiling,
+            'memory': max(answer['memory'] for answer in answers), 'others': max(r['others'] for r in found), 'repetitions': found}
+
+
+def report(result):
+    "A Markdown table; the ratios are ours, or ours compiled where that is faster, to each."
+    rows, speed = result['rows'], {name: row['tokens_per_s'] for name, row in result['rows'].items()}
+    best, peers = max(rows.keys() - PEERS, key=speed.get), [name for name in PEERS if name in rows]
+    print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}, {result['tokens']:,} target tokens a repetition; {result['hardware']}, "
+          f"torch {result['torch']}, matrix product {result['ceiling']/1e9:,.0f} GFLOP/s\n")
+    print(f'| | target tokens/s | lowest to highest | {best} ÷ it | utilisation | peak memory, GiB | others, cores |', '|---|---|---|---|---|---|---|', sep='\n')
+    for name, row in rows.items():
+        print(f"| {name} | {speed[name]:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} | {speed[best]/speed[name]:.2f} "
+              f"| {row['utilisation']:.0%} | {row['memory']/2**30:.2f} | {row['others']:.2f} |")
+    if not peers: return
+    fastest, leanest = max(peers, key=speed.get), min(peers, key=lambda name: rows[name]['memory'])
+    print(f"\n{best}: {speed[best]/speed[fastest]:.2f} times the speed of the fastest peer, {fastest}; "
+          f"{rows[best]['memory']/rows[leanest]['memory']:.2f} times the memory of the leanest, {leanest}")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    option = parser.add_argument
+    option('--preset', choices=('small', 'base', 'big'), default='small', help='size of the model (small)')
+    option('--vocab', type=int, default=10_000, help='size of the shared vocabulary (10000)')
+    option('--dtype', choices=('float32', 'bfloat16'), default='float32', help='bfloat16: by autocast (float32)')
+    option('--device', default='auto', help='cpu, cuda, … (auto: a GPU where there is one)')
+    option('--rounds', type=int, default=3, help='rounds of two timed repetitions (3)')
+    option('--batch-tokens', type=int, default=4096, help='padded target tokens of a batch (4096)')
+    option('--passes', type=int, help='times that a repetition goes over its batches (CPU 1, GPU 20)')
+    option('--compile', action='store_true', help='ours under torch.compile as well')
+    option('--only', help='nothing but ours and these, comma-separated: Marian,torch.nn')
+    option('--json', nargs='?', const=Path(__file__).parent/'results/train_speed.json', type=Path, metavar='FILE',
+           help='write the results into FILE (benchmarks/results/train_speed.json)')
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--preset', default='small')
-    parser.add_argument('--vocab', type=int, default=10_000)
-    parser.add_argument('--rows', type=int, default=96, help='sentences in the batch')
-    parser.add_argument('--rounds', type=int, default=5)
-    parser.add_argument('--device', default='auto')
-    args = parser.parse_args()
-    cfg, device = preset(args.preset, vocab_size=args.vocab, dropout=.1), default_device(args.device)
-    batch = random_batch(args.vocab, args.rows, device)
-    runs = {name: (model, adam(model), []) for name, model in (('ours', Ours(cfg).to(device)), ('torch.nn', TorchTransformer(cfg).to(device)))}
-    for i in range(args.rounds + 1):
-        for model, optimizer, seconds in runs.values():
-            s = step_seconds(model, optimizer, batch)
-            if i: seconds.append(s)  # the first round warms up
-    speed = {name: batch.n_tokens/statistics.median(seconds) for name, (_, _, seconds) in runs.items()}
-    print(f'{args.preset}, vocabulary {args.vocab:,}, {device}, torch {torch.__version__}, {torch.get_num_threads()} threads, {args.rounds} rounds')
-    for name, tokens in speed.items(): print(f'{name:<10} {tokens:>10,.0f} target tokens/s   {tokens/speed["torch.nn"]:.2f}x torch.nn')
+    from transformer_nb.core import default_device
+    from transformer_nb.costs import train_flops
+    from transformer_nb.transformer import preset
+    args = arguments()
+    cfg, device = preset(args.preset, vocab_size=args.vocab), default_device(args.device)
+    task = {'cfg': asdict(cfg), 'device': str(device), 'passes': args.passes or (1 if device.type == 'cpu' else 20),
+            **{key: getattr(args, key) for key in ('preset', 'vocab', 'dtype', 'batch_tokens')}}
+    peers = PEERS if args.only is None else [name for name in PEERS if name in args.only.split(',')]
+    answers = interleaved(['matmul', 'ours', *['ours compiled']*args.compile, *peers], task, args.rounds)
+    if not {'matmul', 'ours'} <= answers.keys(): sys.exit('the matrix product or ours failed: nothing to compare')
+    pairs = sum(work(args.preset, args.vocab, args.batch_tokens), [])*task['passes']
+    src_lengths, tgt_lengths = ([len(side) + 1 for side in sides] for sides in zip(*pairs))  # with EOS
+    gemm, tokens, flops = answers.pop('matmul'), sum(tgt_lengths), train_flops(cfg, src_lengths, tgt_lengths)
+    ceiling = median(r['flops'] for r in repetitions(gemm))
+    result = {**task, 'hardware': gemm[0]['hardware'], 'torch': torch.__version__, 'ceiling': ceiling, 'tokens': tokens,
+              'rows': {name: row(found, tokens, flops, ceiling) for name, found in answers.items()}}
+    report(result)
+    if args.json: keep(result, args.json, ('hardware', 'preset', 'vocab', 'dtype', 'batch_tokens'))
 
 
-if __name__ == '__main__': main()
+if __name__ == '__main__': worker(json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()

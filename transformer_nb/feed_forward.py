@@ -10,7 +10,7 @@ __all__ = ['FeedForward']
 # %% ../nbs/03_feed_forward.ipynb #73e05d34
 from torch import Tensor, nn
 
-# %% ../nbs/03_feed_forward.ipynb #4c8d46af
+# %% ../nbs/03_feed_forward.ipynb #c1fc1cc6
 class FeedForward(nn.Module):
     "Position-wise feed-forward network (§3.3, equation 2): max(0, xW_1 + b_1)W_2 + b_2."
     def __init__(self,
@@ -24,4 +24,4 @@ class FeedForward(nn.Module):
         x:Tensor  # Any shape (..., d_model)
     ) -> Tensor:  # Same shape as x
         "Apply the network to every position on its own."
-        return self.W_2(self.W_1(x).relu())
+        return self.W_2(self.W_1(x).relu_())

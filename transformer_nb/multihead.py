@@ -7,12 +7,14 @@ Docs: https://transformer-nb.github.io/transformer_nb/multihead.html.md"""
 # %% auto #0
 __all__ = ['MultiHeadAttention']
 
-# %% ../nbs/02_multihead.ipynb #12549ee4
+# %% ../nbs/02_multihead.ipynb #6b282e00
 import torch
+import torch.nn.functional as F
 from fastcore.basics import patch
 from torch import Tensor, nn
 
 from .attention import attention, fused_attention
+from .packing import PackedMask, Packing
 
 # %% ../nbs/02_multihead.ipynb #cce85a21
 class MultiHeadAttention(nn.Module):
@@ -48,7 +50,7 @@ def project(self:MultiHeadAttention,
     "Keys and values of every head; decoding computes them once and keeps them."
     return self.split(self.W_k(k)), self.split(self.W_v(v))
 
-# %% ../nbs/02_multihead.ipynb #fd815272
+# %% ../nbs/02_multihead.ipynb #5a8c5f6a
 @patch
 def attend(self:MultiHeadAttention,
     q:Tensor,                 # Queries, shape (b, n, d_model)
@@ -68,8 +70,26 @@ def forward(self:MultiHeadAttention,
     q:Tensor,                 # Queries, shape (b, n, d_model)
     k:Tensor,                 # Keys, shape (b, m, d_model)
     v:Tensor,                 # Values, shape (b, m, d_model)
-    mask:Tensor=None,         # Boolean, broadcasts to (b, h, n, m); True = may attend
+    mask:Tensor=None,         # Boolean, broadcasts to (b, h, n, m); True = may attend; or a PackedMask
     need_weights:bool=False   # Also return the weights? (slower: they are stored)
 ) -> tuple[Tensor, Tensor|None]: # Output (b, n, d_model); weights (b, h, n, m) or None
-    "Project, attend in every head, concatenate, project back."
+    "Project, attend in every head, concatenate, project back; packed sequences (t, d_model) come with a `PackedMask`, and then v is k."
+    if isinstance(mask, PackedMask): return self.packed(q, k, mask), None
     return self.attend(q, *self.project(k, v), mask, need_weights)
+
+# %% ../nbs/02_multihead.ipynb #87ccdeb3
+def _together(x, *maps):
+    "Several linear maps of the same x as one matrix product."
+    bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps])
+    return F.linear(x, torch.cat([m.weight for m in maps]), bias).split([m.out_features for m in maps], -1)
+
+@patch
+def packed(self:MultiHeadAttention,
+    q:Tensor,         # Queries end to end, shape (t_q, d_model)
+    k:Tensor,         # Keys, which are the values too, shape (t_k, d_model)
+    mask:PackedMask   # Where the sequences begin and end
+) -> Tensor:          # Shape (t_q, d_model)
+    "Multi-head attention within each of the packed sequences."
+    if q is k: Q, K, V = _together(q, self.W_q, self.W_k, self.W_v)
+    else: Q, (K, V) = self.W_q(q), _together(k, self.W_k, self.W_v)
+    return self.W_o(mask.attend(Q, K, V, self.h))
