@@ -7,7 +7,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/cli.html.md"""
 # %% auto #0
 __all__ = ['train', 'translate', 'evaluate', 'demo']
 
-# %% ../nbs/21_cli.ipynb #e6a7eff8
+# %% ../nbs/21_cli.ipynb #668630db
 import shutil
 import sys
 from functools import wraps
@@ -21,35 +21,45 @@ from . import checkpoints
 from .batching import encode_pairs
 from .core import InputError, profile, seed_everything
 from .corpora import load_corpus
+from .distributed import World
 from .tokenizer import train_tokenizer
-from .training import Trainer, TrainingConfig, schedule
+from .training import NotFinite, Trainer, TrainingConfig, schedule
 from .transformer import PRESETS, Transformer, preset as model_preset
 from .translation import TooLong, Translator, plot_attention, score
 
-# %% ../nbs/21_cli.ipynb #7eefeff2
+# %% ../nbs/21_cli.ipynb #5a471553
 def _one_line_errors(command):
     "Bad input ends a command with one line on stderr and exit code 2."
     @wraps(command)
     def run(*args, **kwargs):
         try: return command(*args, **kwargs)
-        except InputError as e: sys.exit(_fail(command, e))
-        except KeyboardInterrupt: sys.exit(130)
+        except InputError as e: sys.exit(_fail(command, e, 2))
+        except NotFinite as e: sys.exit(_fail(command, e, 1))
+        except KeyboardInterrupt as e: sys.exit(getattr(e, 'code', 130))
     return run
 
-def _fail(command, error):
+def _fail(command, error, code):
     name = {'evaluate': 'eval'}.get(command.__name__, command.__name__)
     print(f'tnb-{name}: {error}', file=sys.stderr)
-    return 2
+    return code
 
-# %% ../nbs/21_cli.ipynb #d501a72e
-def _prepare(corpus, out, cfg, vocab_size, resume):
-    "Tokenizer and model: new ones, or those of the run to go on with."
-    if resume:
-        found = checkpoints.load(out)
-        return found.tokenizer, found.model
-    tokenizer = train_tokenizer((side for pair in corpus['train'].pairs for side in pair), vocab_size)
+# %% ../nbs/21_cli.ipynb #066cd35a
+def _new(corpus, cfg, vocab_size, world):
+    "A new run's tokenizer, learned once however many processes there are, and its model."
+    sentences = (side for pair in corpus['train'].pairs for side in pair)
+    tokenizer = world.from_first(lambda: train_tokenizer(sentences, vocab_size))
     return tokenizer, Transformer(model_preset(vocab_size=tokenizer.vocab_size, **cfg))
 
+def _old(out, cfg, about):
+    "The newest valid checkpoint of a run, if it is a run of these settings."
+    found = checkpoints.load(checkpoints.newest(out))
+    checkpoints.check_fits(found, model_preset(vocab_size=found.tokenizer.vocab_size, **cfg), found.tokenizer)
+    for name, value in about.items():
+        if found.training.get(name, value) != value:
+            raise InputError(f"{found.path}: its run has {name} {found.training[name]!r}, not {value!r}; give the same command again with --resume, or choose another --out")
+    return found
+
+# %% ../nbs/21_cli.ipynb #4b385f42
 def _given(defaults, **options): return defaults | {k: v for k, v in options.items() if v is not None}
 
 def _check_choice(option, value, choices):
@@ -59,7 +69,14 @@ def _check_out(out, resume):
     if checkpoints.steps(out) and not resume:
         raise InputError(f"{out}: already holds a run; add --resume to go on with it, or choose another --out")
 
-# %% ../nbs/21_cli.ipynb #5e4babaf
+def _where(data): return data if data == 'builtin' else ','.join(str(Path(f).resolve()) for f in data.split(','))
+
+def _bleu(tokenizer, pairs):
+    "A function of the model: BLEU of its greedy translations of sentence pairs."
+    src, ref = map(list, zip(*pairs))
+    return lambda model: score(Translator(model, tokenizer).translate(src, beam=1), ref)['BLEU']['score']
+
+# %% ../nbs/21_cli.ipynb #d33e0f2e
 @call_parse
 @_one_line_errors
 def train(
@@ -72,39 +89,55 @@ def train(
     minutes:float=None,      # Minutes of training
     corpus_size:int=40_000,  # Training pairs of the built-in corpus
     vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
-    batch_tokens:int=4096,   # Padded tokens a batch
+    batch_tokens:int=4096,   # Padded tokens a micro-batch
+    accumulate:int=None,     # Micro-batches a step (default: one for each process)
     warmup:int=None,         # Steps of rising learning rate (default: what suits the preset; 4000 for base)
     lr_factor:float=None,    # Multiplies the paper's learning rate (default: what suits the preset; 1 for base)
+    clip:float=None,         # Longest gradient, as a norm (default: as it comes)
     dropout:float=None,      # Share of values dropped (default: the preset's)
     max_len:int=1024,        # Longest sequence, in tokens
     norm:str='post',         # LayerNorm after the residual (post, as printed) or before it (pre)
     seed:int=0,              # Fixes initial weights, order of batches and dropout
     device:str='auto',       # cpu, cuda, mps, or auto
-    dtype:str='float32',     # float32 or bfloat16
+    dtype:str='float32',     # float32, bfloat16, or auto: bfloat16 where the hardware multiplies it
+    compile:bool=False,      # Compile the layers with torch.compile (needs a C++ compiler)?
+    shard:bool=False,        # Under torchrun: share the weights out among the processes (FSDP2)?
+    every:int=None,          # Steps from checkpoint to checkpoint (default: 20 checkpoints in a run)
+    patience:int=None,       # Checkpoints without a better validation loss before the run stops early
+    bleu:int=0,              # Validation sentences to translate for BLEU at each checkpoint
+    tensorboard:bool=False,  # Write the metrics for TensorBoard too?
     drop_empty:bool=False,   # Leave out pairs with an empty side?
-    resume:bool=False        # Go on from the run's newest checkpoint?
+    resume:bool=False        # Go on from the run's newest valid checkpoint?
 ):
-    "Train a translation model: a corpus in, a directory of checkpoints out."
+    "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, all processes train together."
     _check_choice('preset', preset, PRESETS)
     _check_choice('norm', norm, ('post', 'pre'))
-    _check_choice('dtype', dtype, ('float32', 'bfloat16'))
+    _check_choice('dtype', dtype, ('float32', 'bfloat16', 'auto'))
     _check_out(out, resume)
     corpus = load_corpus(data, src, tgt, corpus_size, drop_empty)
     if 'train' not in corpus.splits: raise InputError(f"{data}: no train.{src} and train.{tgt} in it; add them to train")
     seed_everything(seed)
     cfg = _given({'name': preset, 'max_len': max_len, 'norm': norm}, dropout=dropout)
-    tokenizer, model = _prepare(corpus, out, cfg, vocab_size, resume)
+    about = {'data': _where(data), 'src': src, 'tgt': tgt, 'corpus_size': corpus_size, 'preset': preset, 'pairs': len(corpus['train'])}
+    world, found = World(device), _old(out, cfg, about) if resume else None
+    tokenizer, model = (found.tokenizer, found.model) if found else _new(corpus, cfg, vocab_size, world)
+    settings = TrainingConfig(steps=steps or (None if minutes else 2000), minutes=minutes, batch_tokens=batch_tokens, accumulate=accumulate or world.size,
+        clip=clip, seed=seed, device=device, dtype=dtype, compile=compile, shard=shard, every=every, patience=patience, tensorboard=tensorboard,
+        **_given(schedule(preset), warmup=warmup, lr_factor=lr_factor))
     encode = lambda name: encode_pairs(tokenizer, corpus[name], model.cfg.max_len) if name in corpus.splits else []
-    settings = TrainingConfig(steps=steps or (None if minutes else 2000), minutes=minutes, batch_tokens=batch_tokens,
-        seed=seed, device=device, dtype=dtype, **_given(schedule(preset), warmup=warmup, lr_factor=lr_factor))
-    about = {'data': data if data == 'builtin' else ','.join(str(Path(f).resolve()) for f in data.split(',')),
-        'src': src, 'tgt': tgt, 'corpus_size': corpus_size, 'preset': preset}
-    trainer = Trainer(model, tokenizer, encode('train'), encode('val'), settings, out, about)
-    if resume: trainer.resume()
-    n = sum(p.numel() for p in model.parameters())
-    print(f"{len(corpus['train']):,} pairs, {tokenizer.vocab_size:,} word pieces, {n/1e6:.1f} M parameters, on {trainer.device}", file=sys.stderr)
+    watched = _bleu(tokenizer, corpus['val'].pairs[:bleu]) if bleu and 'val' in corpus.splits else None
+    trainer = Trainer(model, tokenizer, encode('train'), encode('val'), settings, out, about, watched, world)
+    if found: trainer.resume(found)
+    _run(trainer, out)
+
+def _run(trainer, out):
+    n, say = sum(p.numel() for p in trainer.model.parameters()), print if trainer.first else (lambda *args, **kw: None)
+    say(f"{trainer.about['pairs']:,} pairs, {trainer.model.cfg.vocab_size:,} word pieces, {n/1e6:.1f} M parameters, "
+        f"on {trainer.world.size} x {trainer.device.type} in {trainer.dtype}", file=sys.stderr)
     trainer.fit()
-    print(f"{out}/averaged: {trainer.step:,} steps in {trainer.seconds/60:.1f} minutes, validation loss {trainer.log[-1]['val_loss']}", file=sys.stderr)
+    end = trainer.log[-1]
+    say(f"{out}/averaged: {trainer.step:,} steps in {trainer.seconds/60:.1f} minutes" + (f", validation loss {end['val_loss']}" if 'val_loss' in end else ''), file=sys.stderr)
+    trainer.world.close()
 
 # %% ../nbs/21_cli.ipynb #964bc3c6
 def _lines(stream, name):
@@ -166,7 +199,7 @@ def _score_splits(translator, splits, **search):
         found[name] = len(src), score(translator.translate(list(src), **search), list(ref))
     return found
 
-# %% ../nbs/21_cli.ipynb #b6589d12
+# %% ../nbs/21_cli.ipynb #daeae7df
 @call_parse
 @_one_line_errors
 def evaluate(
@@ -181,13 +214,12 @@ def evaluate(
     json:bool=False          # Print JSON instead of a table?
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
-    about = checkpoints.load(model).training
-    splits = _tests(about, data, src, tgt)
-    scores = _score_splits(Translator.from_pretrained(model, device), splits, beam=beam, alpha=alpha, batch_tokens=batch_tokens)
+    translator = Translator.from_pretrained(model, device)
+    scores = _score_splits(translator, _tests(translator.about, data, src, tgt), beam=beam, alpha=alpha, batch_tokens=batch_tokens)
     if json: print(dumps({name: {'pairs': n} | found for name, (n, found) in scores.items()}, indent=1))
     else: print('\n'.join(_table(scores)))
 
-# %% ../nbs/21_cli.ipynb #e15dfb13
+# %% ../nbs/21_cli.ipynb #1e013bdf
 @call_parse
 @_one_line_errors
 def demo(
@@ -201,9 +233,10 @@ def demo(
     train(out=out, preset=run.preset, minutes=minutes, corpus_size=run.corpus_size, device=run.device, dtype=run.dtype, vocab_size=2000,
         norm='pre', dropout=0., warmup=200, lr_factor=.8, batch_tokens=1536)  # pre-norm: post-norm as printed wants a longer warm-up than minutes allow
     print('\nScores on the test split, and on unseen combinations of known words:')
-    evaluate(out, device=run.device)
     translator = Translator.from_pretrained(out, run.device)
-    pairs = [split.pairs[i] for split in _tests(checkpoints.load(out).training, None, None, None).values() for i in (0, 1)]
+    splits = _tests(translator.about, None, None, None)
+    print('\n'.join(_table(_score_splits(translator, splits))))
+    pairs = [split.pairs[i] for split in splits.values() for i in (0, 1)]
     print('\nA few translations (model, then reference):')
     for (en, de), found in zip(pairs, translator.translate([en for en, _ in pairs])): print(f'  {en}\n    {found}\n    {de}')
     maps = translator.attention(pairs[0][0])

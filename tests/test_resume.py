@@ -1,0 +1,210 @@
+"A run that is killed, stopped, starved of disk or fed with bad data loses nothing, and ends with the same bits as one that was left alone."
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+from conftest import BIN, tnb
+
+from transformer_nb import checkpoints
+from transformer_nb.core import seed_everything
+from transformer_nb.training import NotFinite, Stopped, Trainer, TrainingConfig
+from transformer_nb.transformer import Transformer, preset
+
+WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
+SETTINGS = '--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 --device cpu --seed 3'.split()
+ENV = os.environ | {'OMP_NUM_THREADS': '1'}
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+    rng, folder = random.Random(0), tmp_path_factory.mktemp('data')
+    for name, n in (('train', 300), ('val', 20)):
+        rows = [[rng.choice(WORDS) for _ in range(rng.randint(2, 12))] for _ in range(n)]
+        for lang, f in (('en', list), ('de', reversed)): (folder/f'{name}.{lang}').write_text(''.join(' '.join(f(row)) + '\n' for row in rows))
+    return folder
+
+
+def command(data, out, *more): return [BIN/'tnb-train', '--data', data, '--out', out, *SETTINGS, '--steps', '60', *more]
+
+
+def run(data, out, *more, **options):
+    return subprocess.run(list(map(str, command(data, out, *more))), capture_output=True, text=True, env=ENV, **options)
+
+
+@pytest.fixture(scope='module')
+def whole(data, tmp_path_factory):
+    "The run that nothing happened to."
+    out = tmp_path_factory.mktemp('whole')/'run'
+    done = run(data, out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def bits(run): return {path.name: {f.name: f.read_bytes() for f in path.glob('*.safetensors')} for path in (*checkpoints.steps(run), run/'averaged')}
+def losses(run): return [(line['step'], line['loss']) for line in map(json.loads, open(run/'metrics.jsonl')) if 'loss' in line]
+
+
+def assert_same(run, whole):
+    assert bits(run) == bits(whole)
+    assert losses(run) == losses(whole)
+
+
+def last_step(out):
+    file = out/'metrics.jsonl'
+    steps = re.findall(r'"step": (\d+)', file.read_text()) if file.exists() else []
+    return int(steps[-1]) if steps else 0
+
+
+def strike(data, out, step, sig, *more):
+    "Start (or resume) the run and send it a signal when it has come to a step; its exit code and messages."
+    with subprocess.Popen(list(map(str, command(data, out, *more))), stderr=subprocess.PIPE, text=True, env=ENV) as process:
+        while last_step(out) < step and process.poll() is None: time.sleep(.005)
+        process.send_signal(sig)
+        err = process.communicate()[1]
+    return process.returncode, err
+
+
+def test_killed_six_times_same_bits(data, whole, tmp_path):
+    rng, out = random.Random(os.urandom(8)), tmp_path/'run'
+    steps = sorted(rng.sample(range(2, 52), 6))
+    for i, step in enumerate(steps):
+        sig = (signal.SIGKILL, signal.SIGTERM)[i % 2]
+        status, err = strike(data, out, step, sig, *(['--resume'] if checkpoints.steps(out) else []))
+        assert status == (-9 if sig == signal.SIGKILL else 143), (steps, step, err)
+        assert sig == signal.SIGKILL or 'go on with --resume' in err
+    done = run(data, out, '--resume')
+    assert done.returncode == 0, done.stderr
+    assert_same(out, whole)
+
+
+@pytest.mark.parametrize('damage', ['cut', 'flip', 'delete'])
+def test_damaged_newest_checkpoint(data, whole, tmp_path, damage):
+    out = tmp_path/'run'
+    strike(data, out, 22, signal.SIGTERM)
+    file = checkpoints.steps(out)[-1]/'model.safetensors'
+    content = bytearray(file.read_bytes())
+    if damage == 'delete': file.unlink()
+    else:
+        content[len(content)//2] ^= 1
+        file.write_bytes(content if damage == 'flip' else content[:-100])
+    done = run(data, out, '--resume')
+    assert done.returncode == 0 and str(file) in done.stderr, done.stderr
+    assert_same(out, whole)
+
+
+def test_full_disk(data, whole, tmp_path):
+    out = tmp_path/'run'
+    strike(data, out, 10, signal.SIGTERM)
+    before = bits_of(checkpoints.newest(out))
+    full = run(data, out, '--resume', preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)))
+    assert full.returncode == 2 and 'cannot be written' in full.stderr and 'make room' in full.stderr, full.stderr
+    assert bits_of(checkpoints.newest(out)) == before and not list(out.glob('.*'))
+    assert run(data, out, '--resume').returncode == 0
+    assert_same(out, whole)
+
+
+def bits_of(path): return {f.name: f.read_bytes() for f in path.iterdir()}
+
+
+def test_line_that_became_unreadable(data, whole, tmp_path):
+    mine, out = tmp_path/'data', tmp_path/'run'
+    shutil.copytree(data, mine)
+    strike(mine, out, 10, signal.SIGTERM)
+    before, good = bits_of(checkpoints.newest(out)), (mine/'train.de').read_bytes()
+    lines = good.split(b'\n')
+    lines[149] = b'\xff' + lines[149]
+    (mine/'train.de').write_bytes(b'\n'.join(lines))
+    bad = run(mine, out, '--resume')
+    assert bad.returncode == 2 and 'train.de:150: not UTF-8' in bad.stderr and len(bad.stderr.splitlines()) == 1, bad.stderr
+    assert bits_of(checkpoints.newest(out)) == before
+    (mine/'train.de').write_bytes(good)
+    assert run(mine, out, '--resume').returncode == 0
+    assert_same(out, whole)
+
+
+def test_another_model_or_corpus_is_refused(data, whole):
+    for more, word in ((['--preset', 'small'], 'N is 4, not 3'), (['--src', 'de', '--tgt', 'en'], "src 'en', not 'de'")):
+        refused = run(data, whole, '--resume', *more)
+        assert refused.returncode == 2 and word in refused.stderr and len(refused.stderr.splitlines()) == 1, refused.stderr
+
+
+def test_loss_that_is_no_number(data, tmp_path):
+    done = run(data, tmp_path/'run', '--lr-factor', '1e30')
+    assert done.returncode == 1, done.stderr
+    message = done.stderr.splitlines()[-1]
+    file, = (tmp_path/'run').glob('not-finite-*.json')
+    assert 'stopped before the update' in message and str(file) in message
+    assert {'src', 'tgt', 'src_text', 'tgt_text'} == json.loads(file.read_text())['pairs'][0].keys()
+
+
+def trainer(out, score=None, **settings):
+    seed_everything(0)
+    model = Transformer(preset('tiny', vocab_size=40, N=1, d_model=16, d_ff=32, h=2, max_len=32))
+    words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
+    pairs = [(words(), words()) for _ in range(60)]
+    return Trainer(model, None, pairs, pairs[:10], TrainingConfig(**dict(steps=6, batch_tokens=64, warmup=4, every=2, device='cpu') | settings), out, score=score)
+
+
+def test_stopped_while_validating(tmp_path):
+    stops = iter([False, True])
+    def score(model):
+        if next(stops, False): os.kill(os.getpid(), signal.SIGTERM)
+        return 0.
+    with pytest.raises(Stopped): trainer(tmp_path/'run', score).fit(quiet=True)
+    assert checkpoints.newest(tmp_path/'run').name == 'step-0000004'
+    again = trainer(tmp_path/'run', score)
+    again.resume()
+    again.fit(quiet=True)
+    trainer(tmp_path/'whole', lambda model: 0.).fit(quiet=True)
+    assert bits(tmp_path/'run') == bits(tmp_path/'whole')
+
+
+def test_infinite_gradient_with_a_finite_loss(tmp_path):
+    broken = trainer(tmp_path)
+    broken.model.embedding.weight.register_hook(lambda grad: grad + float('inf'))
+    before = [p.clone() for p in broken.model.parameters()]
+    with pytest.raises(NotFinite, match='gradient norm'): broken.fit(quiet=True)
+    assert all(torch.equal(a, b) for a, b in zip(before, broken.model.parameters()))
+
+
+def test_early_stopping(tmp_path):
+    patient = trainer(tmp_path, steps=400, every=1, warmup=1, lr_factor=50., patience=2)  # a rate at which nothing improves
+    patient.fit(quiet=True)
+    losses = [entry['val_loss'] for entry in patient.log]
+    assert patient.step < 400 and losses.index(min(losses)) == len(losses) - 3
+
+
+def test_metrics_reach_tensorboard(tmp_path):
+    pytest.importorskip('tensorboard')
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    trainer(tmp_path, tensorboard=True).fit(quiet=True)
+    board = EventAccumulator(str(tmp_path/'tensorboard')).Reload()
+    assert [event.step for event in board.Scalars('loss')] == [1, 2, 3, 4, 5, 6]
+    assert [event.value for event in board.Scalars('loss')] == pytest.approx([loss for _, loss in losses(tmp_path)])
+
+
+@pytest.mark.parametrize('last', range(1, 6))
+def test_stopped_at_any_step(tmp_path, last):
+    "Also in the step that ends at a regular checkpoint, before that is written."
+    runs = {name: trainer(tmp_path/name) for name in ('whole', 'parts')}
+    runs['whole'].fit(quiet=True)
+    def train_step(step, stopped=runs['parts']):
+        if stopped.step == last - 1: stopped.stop.note(signal.SIGINT, None)
+        return Trainer.train_step(stopped, step)
+    runs['parts'].train_step = train_step
+    with pytest.raises(Stopped): runs['parts'].fit(quiet=True)
+    again = trainer(tmp_path/'parts')
+    again.resume()
+    assert again.step == last
+    again.fit(quiet=True)
+    assert_same(tmp_path/'parts', tmp_path/'whole')
+    untimed = lambda run: [{k: v for k, v in entry.items() if k != 'seconds'} for entry in run.log]
+    assert untimed(again) == untimed(runs['whole'])

@@ -1,0 +1,21 @@
+"A few steps of training in float64 for tests/test_distributed.py; run alone or by torchrun: train_together.py OUT STEPS [--shard] [--resume]"
+import sys
+from pathlib import Path
+
+import torch
+
+from transformer_nb.core import seed_everything
+from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.transformer import Transformer, preset
+
+out, steps, options = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+torch.set_num_threads(1)
+seed_everything(0)
+model = Transformer(preset('tiny', vocab_size=40, N=2, d_model=16, d_ff=32, h=2, dropout=.2, max_len=32)).double()
+words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
+pairs = [(words(), words()) for _ in range(120)]
+cfg = TrainingConfig(steps=steps, batch_tokens=64, accumulate=4, warmup=4, clip=1., every=2, device='cpu', shard='--shard' in options)
+trainer = Trainer(model, None, pairs, pairs[:20], cfg, out)
+if '--resume' in options: trainer.resume()
+trainer.fit(quiet=True)
+trainer.world.close()
