@@ -131,7 +131,8 @@ def test_line_that_became_unreadable(data, whole, tmp_path):
 
 
 def test_another_model_or_corpus_is_refused(data, whole):
-    for more, word in ((['--preset', 'small'], 'N is 4, not 3'), (['--src', 'de', '--tgt', 'en'], "src 'en', not 'de'")):
+    for more, word in ((['--preset', 'small'], 'N is 4, not 3'), (['--src', 'de', '--tgt', 'en'], "src 'en', not 'de'"),
+                       (['--accumulate', '3'], 'accumulate 2, not 3')):
         refused = run(data, whole, '--resume', *more)
         assert refused.returncode == 2 and word in refused.stderr and len(refused.stderr.splitlines()) == 1, refused.stderr
 

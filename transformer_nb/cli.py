@@ -76,7 +76,7 @@ def _bleu(tokenizer, pairs):
     src, ref = map(list, zip(*pairs))
     return lambda model: score(Translator(model, tokenizer).translate(src, beam=1), ref)['BLEU']['score']
 
-# %% ../nbs/21_cli.ipynb #d33e0f2e
+# %% ../nbs/21_cli.ipynb #cc42df8c
 @call_parse
 @_one_line_errors
 def train(
@@ -90,7 +90,7 @@ def train(
     corpus_size:int=40_000,  # Training pairs of the built-in corpus
     vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
     batch_tokens:int=4096,   # Padded tokens a micro-batch
-    accumulate:int=None,     # Micro-batches a step (default: one for each process)
+    accumulate:int=None,     # Micro-batches a step (default: one for each process; with --resume: as the run has)
     warmup:int=None,         # Steps of rising learning rate (default: what suits the preset; 4000 for base)
     lr_factor:float=None,    # Multiplies the paper's learning rate (default: what suits the preset; 1 for base)
     clip:float=None,         # Longest gradient, as a norm (default: as it comes)
@@ -121,8 +121,9 @@ def train(
     about = {'data': _where(data), 'src': src, 'tgt': tgt, 'corpus_size': corpus_size, 'preset': preset, 'pairs': len(corpus['train'])}
     world, found = World(device), _old(out, cfg, about) if resume else None
     tokenizer, model = (found.tokenizer, found.model) if found else _new(corpus, cfg, vocab_size, world)
-    settings = TrainingConfig(steps=steps or (None if minutes else 2000), minutes=minutes, batch_tokens=batch_tokens, accumulate=accumulate or world.size,
-        clip=clip, seed=seed, device=device, dtype=dtype, compile=compile, shard=shard, every=every, patience=patience, tensorboard=tensorboard,
+    accumulate = accumulate or (found.training['settings']['accumulate'] if found else world.size)
+    settings = TrainingConfig(steps=steps or (None if minutes else 2000), minutes=minutes, batch_tokens=batch_tokens, accumulate=accumulate, clip=clip,
+        seed=seed, device=device, dtype=dtype, compile=compile, shard=shard, every=every, patience=patience, tensorboard=tensorboard,
         **_given(schedule(preset), warmup=warmup, lr_factor=lr_factor))
     encode = lambda name: encode_pairs(tokenizer, corpus[name], model.cfg.max_len) if name in corpus.splits else []
     watched = _bleu(tokenizer, corpus['val'].pairs[:bleu]) if bleu and 'val' in corpus.splits else None

@@ -356,7 +356,7 @@ def _due(self:Trainer):
     if self.cfg.every: return since >= self.cfg.every
     return self.progress*self.cfg.checkpoints >= len(self.marks) + 1
 
-# %% ../nbs/14_training.ipynb #dd3a0a48
+# %% ../nbs/14_training.ipynb #e5342a07
 @patch
 def resume(self:Trainer,
     found:checkpoints.Checkpoint=None # The checkpoint whose model is being trained; None: the run's newest valid one
@@ -366,6 +366,9 @@ def resume(self:Trainer,
         found = checkpoints.load(checkpoints.newest(self.out))
         checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
         self.model.load_state_dict(found.model.state_dict())
+    for name in ('seed', 'batch_tokens', 'accumulate'):  # these say which sentences come next
+        theirs, ours = found.training['settings'][name], getattr(self.cfg, name)
+        if theirs != ours: raise InputError(f"{found.path}: its run has {name} {theirs}, not {ours}; keep to the settings of that run, or begin another in a new directory")
     checkpoints.load_optimizer(found.path, self.optimizer)
     for name in ('step', 'seconds', 'tokens', 'loss', 'marks', 'log'): setattr(self, name, found.training[name])
 

@@ -45,14 +45,15 @@ class TooLong(InputError):
         self.index, self.why = index, f"{length:,} tokens do not fit the model's max_len {most:,}: split the text"
         super().__init__(f"sentence {index + 1}: {self.why}")
 
-# %% ../nbs/16_translation.ipynb #6debc8a1
+# %% ../nbs/16_translation.ipynb #ddd91879
 class Translator:
     "A trained model with its tokenizer: text in, text out."
     def __init__(self,
         model,      # transformer.Transformer; is put into eval mode
-        tokenizer   # tokenizer.Tokenizer it was trained with
+        tokenizer,  # tokenizer.Tokenizer it was trained with
+        about=None  # What its checkpoint says of the training: corpus, languages, steps
     ):
-        self.model, self.tokenizer = model.eval(), tokenizer
+        self.model, self.tokenizer, self.about = model.eval(), tokenizer, about or {}
 
     @classmethod
     def from_pretrained(cls,
@@ -62,7 +63,7 @@ class Translator:
         "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off."
         found = checkpoints.load(path, default_device(device))
         if found.tokenizer is None: raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
-        return cls(found.model, found.tokenizer)
+        return cls(found.model, found.tokenizer, found.training)
 
     def encode(self,
         texts:list # Sentences
