@@ -11,12 +11,22 @@ __all__ = ['adam', 'lrate']
 import torch
 from torch import nn
 
-# %% ../nbs/11_optimizer.ipynb #c866cfca
+# %% ../nbs/11_optimizer.ipynb #b79e8b21
+def _can_fuse(param):
+    "Has torch a fused Adam for this parameter's device and type? It says so only by failing."
+    probe = nn.Parameter(torch.zeros(1, device=param.device, dtype=param.dtype))
+    probe.grad = torch.zeros_like(probe)
+    try: torch.optim.Adam([probe], fused=True).step()
+    except RuntimeError: return False
+    return True
+
+# %% ../nbs/11_optimizer.ipynb #b26c4401
 def adam(
-    model:nn.Module # Its parameters are optimised
+    model:nn.Module # Its parameters are optimised; it must be on its device already
 ) -> torch.optim.Adam:
-    "Adam with the paper's β1 0.9, β2 0.98, ε 1e-9 (§5.3), in torch's fused form; `lrate` sets the rate each step."
-    return torch.optim.Adam(model.parameters(), lr=0., betas=(.9, .98), eps=1e-9, fused=True)
+    "Adam with the paper's β1 0.9, β2 0.98, ε 1e-9 (§5.3), fused where torch can; `lrate` sets the rate each step."
+    fused = all(_can_fuse(p) for p in {(p.device, p.dtype): p for p in model.parameters()}.values())
+    return torch.optim.Adam(model.parameters(), lr=0., betas=(.9, .98), eps=1e-9, fused=fused)
 
 # %% ../nbs/11_optimizer.ipynb #d7b72820
 def lrate(
