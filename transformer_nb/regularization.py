@@ -23,35 +23,42 @@ def smoothed_loss(
     nll = F.nll_loss(logp, targets)
     return (1 - smoothing)*nll - smoothing*logp.mean(), nll
 
-# %% ../nbs/12_regularization.ipynb #e8d01f5f
-def _chunk_by_chunk(x, W, targets, smoothing, chunk):
-    "Loss, nll and their gradients: the (tokens × V) logits never stand in memory as a whole."
-    V, t, kind = len(W), len(x), x.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype  # of the matrix products
-    dx, dW, loss, nll = torch.empty_like(x), torch.zeros_like(W), x.new_zeros(()), x.new_zeros(())
-    W_low = W.to(dtype)
+# %% ../nbs/12_regularization.ipynb #068f4908
+def _add_product(total, a, b):
+    "total += a @ b, in one pass where all have one type."
+    return total.addmm_(a, b) if total.dtype == a.dtype else total.add_(a @ b)
+
+# %% ../nbs/12_regularization.ipynb #35c29802
+def _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype):
+    "Loss, nll and their gradients: the (tokens × V) scores never stand in memory as a whole."
+    t, V = len(x), len(W)
+    x_low, W_low = x.to(dtype), W.to(dtype)  # for the matrix products
+    dx, dW, nll, right = torch.empty_like(x), torch.zeros_like(W), W.new_empty(t), W.new_empty(t)
+    scores, probs = x_low.new_empty(2, min(chunk, t), V)  # used again for every chunk
+    rows = torch.arange(len(probs), device=x.device)
     for a in range(0, t, chunk):
         part = slice(a, a + chunk)
-        x_low, y = x[part].to(dtype), targets[part, None]
-        z = (x_low @ W_low.T).to(x.dtype)
-        z -= z.amax(-1, keepdim=True)  # softmax does not change, exp cannot overflow
-        right, mean = z.gather(-1, y), z.mean(-1, keepdim=True)
-        total = z.exp_().sum(-1, keepdim=True)
-        nll += (total.log() - right).sum()
-        loss += (total.log() - (1 - smoothing)*right - smoothing*mean).sum()
-        p = z.div_(total).sub_(smoothing/V)  # softmax minus the smoothed target: the gradient of the loss
-        p.scatter_add_(-1, y, p.new_full(y.shape, smoothing - 1))
-        p = p.to(dtype)
+        x_part, n = x_low[part], len(x_low[part])
+        z = torch.mm(x_part, W_low.T, out=scores[:n])
+        p = torch.softmax(z, -1, out=probs[:n])
+        right[part] = z[rows[:n], targets[part]]
+        nll[part] = z.amax(-1) - p.amax(-1).to(nll.dtype).log() - right[part]  # log Σ exp z, from the largest score
+        p[rows[:n], targets[part]] -= 1 - smoothing  # p - (1-ε)·onehot; the even part of q comes below
         dx[part] = p @ W_low
-        dW += p.T @ x_low
-    return loss/t, nll/t, dx.div_(t), dW.div_(t)
+        _add_product(dW, p.T, x_part)
+    x_sum, W_mean = x.sum(0, dtype=W.dtype), W.mean(0)
+    loss = nll.sum() + smoothing*(right.sum() - x_sum @ W_mean)
+    return loss/t, nll.mean(), dx.sub_(smoothing*W_mean).div_(t), dW.sub_(smoothing/V*x_sum).div_(t)
 
-# %% ../nbs/12_regularization.ipynb #6bca6965
+# %% ../nbs/12_regularization.ipynb #6a1fa771
 class _ProjectedLoss(torch.autograd.Function):
     "Computes the gradients together with the loss."
     @staticmethod
     def forward(ctx, x, W, targets, smoothing, chunk):
-        loss, nll, dx, dW = _chunk_by_chunk(x, W, targets, smoothing, chunk)
+        kind = x.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        with torch.autocast(kind, enabled=False):  # here we choose the types ourselves
+            loss, nll, dx, dW = _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype)
         ctx.save_for_backward(dx, dW)
         ctx.mark_non_differentiable(nll)
         return loss, nll
