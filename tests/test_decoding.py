@@ -7,7 +7,8 @@ import torch
 
 from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
-from transformer_nb.decoding import BeamSearch, DecoderCache, beam_search, decode_step, greedy, length_penalty, max_lengths, next_logp
+from transformer_nb.decoding import (BLOCK, BeamSearch, DecoderCache, Int8Linear, Linear, beam_search, best_tokens, decode_step, greedy, inference,
+                                     length_penalty, max_lengths, pick, restrict, sample)
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -47,28 +48,58 @@ def log_probability(model, src, ids, ended=True):
 def test_cached_logits_equal_teacher_forcing(changes):
     model, src = make(0, **changes), pad(sources(1, 7))
     tgt = torch.cat([torch.full((7, 1), BOS), torch.randint(3, 12, (7, 20), generator=torch.Generator().manual_seed(0))], 1)
-    cache, logits = DecoderCache(model, src), model(src, tgt)
+    ready, logits = inference(model), model(src, tgt)
+    cache = DecoderCache(ready, src)
     for i in range(tgt.shape[1]):
-        torch.testing.assert_close(decode_step(model, tgt[:, i], cache), logits[:, i], rtol=0, atol=1e-11)
+        scores = decode_step(ready, tgt[:, i], cache)
+        torch.testing.assert_close(scores[:, EOS:12], logits[:, i, EOS:], rtol=0, atol=1e-11)
+        assert scores[:, [PAD, BOS, *range(12, BLOCK)]].isneginf().all()  # may never be said
     assert cache.length == tgt.shape[1]
 
 
+@pytest.mark.parametrize('k', [2, 3])
 @torch.no_grad()
-def test_cache_follows_its_rows():
-    model, src = make(0), pad(sources(1, 5))
-    tgt = torch.randint(3, 12, (5, 6), generator=torch.Generator().manual_seed(0))
-    rows, cache = torch.tensor([4, 0, 0, 2]), DecoderCache(model, src)
-    for i in range(3): decode_step(model, tgt[:, i], cache)
-    cache.select(rows)
-    for i in range(3, 6): out = decode_step(model, tgt[rows, i], cache)
-    torch.testing.assert_close(out, model(src[rows], tgt[rows])[:, -1], rtol=0, atol=1e-11)
+def test_beams_share_a_pool(k):
+    "Random places changed at every step, sentences leaving: each beam's scores are those of its own past."
+    model, src, random_ = make(0), pad(sources(1, 6)), torch.Generator().manual_seed(k)
+    ready, past, alive = inference(model), torch.full((6, k, 1), BOS), torch.arange(6)
+    cache = DecoderCache(ready, src, k)
+    for step in range(40):
+        scores = decode_step(ready, past[:, :, -1].flatten(), cache)
+        whole = model(src[alive].repeat_interleave(k, 0), past.flatten(0, 1))[:, -1]
+        torch.testing.assert_close(scores[:, EOS:12], whole[:, EOS:], rtol=0, atol=1e-11)
+        parent = torch.randint(0, k, (len(alive), k), generator=random_)
+        cache.follow(parent)
+        new = torch.randint(3, 12, (len(alive), k, 1), generator=random_)
+        past = torch.cat([past.gather(1, parent[:, :, None].expand_as(past)), new], -1)
+        if step % 9 == 5:
+            going = torch.ones(len(alive), dtype=torch.bool)
+            going[step % len(alive)] = False
+            order = cache.leave(going)
+            alive, past = alive[order], past[order]
+    assert len(alive) == 2 and cache.used < 40*k
 
 
-@torch.no_grad()
-def test_padding_and_start_are_never_said():
-    logp = next_logp(make(0), torch.tensor([BOS]), DecoderCache(make(0), pad(sources(1, 1))))
-    assert logp[0, [PAD, BOS]].isneginf().all() and logp[0, 2:].isfinite().all()
-    assert logp.exp().sum().item() == pytest.approx(1)
+@pytest.mark.parametrize('rows', [1, 4, 33])
+def test_prepared_products(rows):
+    torch.manual_seed(rows)
+    W, b, x = torch.randn(48, 32), torch.randn(48), torch.randn(rows, 1, 32)
+    exact = torch.nn.functional.linear(x, W, b)
+    torch.testing.assert_close(Linear(W, b)(x), exact)
+    torch.testing.assert_close(Linear(W, b, relu=True)(x), exact.relu())
+    assert (Int8Linear(W, b)(x) - exact).abs().max() < .03*exact.abs().max()
+    assert Int8Linear(W)(x*0).eq(0).all()
+    together = Int8Linear(W, b, relu=True)(torch.cat([x, 100*x]))
+    assert together[:rows].equal(Int8Linear(W, b, relu=True)(x))  # no row changes another one
+
+
+@pytest.mark.parametrize('n', [1, 2, 8, 64, 200])
+def test_best_tokens_are_the_best(n):
+    scores = torch.randn(5, 10*BLOCK, generator=torch.Generator().manual_seed(n))
+    scores[0] = scores[0].sort(descending=True)[0]  # all in the first blocks
+    best, tokens = best_tokens(scores, n)
+    assert best.equal(scores.topk(n)[0]) and scores.gather(1, tokens).equal(best)
+    assert all(len(set(row)) == n for row in tokens.tolist())
 
 
 # --- greedy and beam --------------------------------------------------------------------------------------------------
@@ -100,15 +131,20 @@ def test_scores_are_those_of_the_model(alpha):
             assert score == pytest.approx(expected, abs=1e-9)
 
 
-def test_beam_is_at_least_as_good_as_greedy():
-    "Not a theorem: greedy's path can fall out of a narrow beam. It must be rare, and the mean must be better."
-    pairs = []
-    for seed in SEEDS:
-        model, src = make(seed), pad(sources(seed, 6))
-        one, eight = (beam_search(model, src, beam, 0.) for beam in (1, 8))
-        pairs += [(g[0][0], b[0][0]) for g, b in zip(one, eight)]
-    assert sum(b >= g - 1e-9 for g, b in pairs) >= .95*len(pairs)
-    assert sum(b for _, b in pairs) > sum(g for g, _ in pairs)
+@pytest.mark.parametrize('alpha', [0., .6])
+@pytest.mark.parametrize('beam', [2, 4])
+def test_beam_is_never_worse_than_greedy(beam, alpha):
+    "500 sentences in all: the score of the greedy output, computed by the model, is no better than the beam's."
+    better = 0
+    for seed in range(10):
+        model, rows = make(seed), sources(seed, 50)
+        src = pad(rows)
+        for row, ids, hyps in zip(rows, greedy(model, src), beam_search(model, src, beam, alpha)):
+            ended, length = len(ids) < len(row) + 50, len(hyps[0][1])
+            score = log_probability(model, torch.tensor([row]), ids, ended)/length_penalty(len(ids) + ended, alpha)
+            if ended or length == len(row) + 50: assert hyps[0][0] >= score - 1e-9
+            better += hyps[0][0] > score + 1e-9
+    assert better > 20
 
 
 @pytest.mark.parametrize('alpha', [0., .6, 2.])
@@ -186,16 +222,78 @@ def test_outputs_fit_into_the_model():
 
 @pytest.mark.parametrize('beam, nbest', [(1, 1), (4, 1), (4, 4), (5, 2), (9, 9)])
 def test_nbest_is_sorted_and_distinct(beam, nbest):
-    for hyps in beam_search(make(1), pad(sources(1, 6)), beam, .6, nbest):
+    rows = sources(1, 6)
+    for row, hyps in zip(rows, beam_search(make(1), pad(rows), beam, .6, nbest)):
         assert 1 <= len(hyps) <= nbest
-        assert [s for s, _ in hyps] == sorted((s for s, _ in hyps), reverse=True)
+        cut = [len(ids) == len(row) + 50 for _, ids in hyps]
+        assert hyps == sorted(hyps, key=lambda h: (len(h[1]) < len(row) + 50, h[0]), reverse=True) and cut == sorted(cut)
         assert len({tuple(ids) for _, ids in hyps}) == len(hyps)
 
 
 def test_more_hypotheses_than_outputs():
-    "A vocabulary of one real word and outputs of at most 2 tokens: '', 'w' and nothing else end."
+    "A vocabulary of one real word and outputs of at most 2 tokens: '' and 'w' end, 'w w' is cut off and comes last."
     hyps = beam_search(make(0, V=4, max_len=2), torch.tensor([[3, EOS]]), 8, .6, 8)[0]
-    assert sorted(ids for _, ids in hyps) == [[], [3]]
+    assert sorted(ids for _, ids in hyps[:2]) == [[], [3]] and [ids for _, ids in hyps[2:]] == [[3, 3]]
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_nbest_is_filled(seed):
+    model, src = make(seed), pad(sources(seed, 8))
+    for beam in (2, 4, 7):
+        one, all_ = beam_search(model, src, beam), beam_search(model, src, beam, nbest=beam)
+        assert [len(hyps) for hyps in all_] == [beam]*8
+        assert [hyps[0][1] for hyps in one] == [hyps[0][1] for hyps in all_]
+
+
+# --- forced beginnings, sampling, int8 ----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('seed', range(4))
+def test_forced_beginnings(seed):
+    model, rows = make(seed), sources(seed, 6)
+    prefix = [[], [3], [4, 5], [3, 3, 3, 3], [11], []]
+    src, free = pad(rows), greedy(model, pad(rows))
+    for outputs in (greedy(model, src, prefix), [h[0][1] for h in beam_search(model, src, prefix=prefix)], sample(model, src, prefix=prefix)):
+        assert [ids[:len(p)] for ids, p in zip(outputs, prefix)] == prefix
+    assert greedy(model, src, [ids[:2] for ids in free]) == free
+    assert greedy(model, src, prefix) == [greedy(model, src[i:i + 1], prefix[i:i + 1])[0] for i in range(6)]
+    hyps = beam_search(model, src, 4, .6, 4, prefix)
+    for row, p, found in zip(rows, prefix, hyps):
+        for score, ids in found:
+            ended = len(ids) < len(row) + 50
+            expected = log_probability(model, torch.tensor([row]), ids, ended)/length_penalty(len(ids) + ended, .6)
+            assert ids[:len(p)] == p and score == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize('prefix', [[[3]], [[3], [EOS]], [[3], [12]], [[3], [-1]], [[], [3]*60]])
+def test_prefixes_without_sense_are_refused(prefix):
+    for search in (greedy, beam_search, sample):
+        with pytest.raises(InputError) as e: search(make(0), pad(sources(0, 2)), prefix=prefix)
+        assert '\n' not in str(e.value)
+
+
+def test_sampling_depends_on_sentence_and_seed_alone():
+    model, rows = make(0, sharp=1.), sources(0, 20)
+    src = pad(rows)
+    once = sample(model, src, seed=3)
+    order = random.Random(0).sample(range(20), 20)
+    assert sample(model, src[order], seed=3) == [once[i] for i in order]
+    assert [sample(model, pad([row]), seed=3)[0] for row in rows] == once == sample(model, src, seed=[3]*20)
+    assert sample(model, src, seed=4) != once
+    assert sample(model, src, top_k=1) == greedy(model, src) == sample(model, src, temperature=1e-4) == sample(model, src, top_p=1e-6)
+
+
+def test_draws_follow_the_probabilities():
+    p = torch.tensor([[.1, 0., .5, .4, 0.]])
+    u = torch.linspace(0, 1, 1001)
+    assert torch.bincount(pick(p.expand(1001, -1), u), minlength=5).sub(torch.tensor([100, 0, 500, 400, 0])).abs().max() <= 1
+    assert restrict(p, 1, 1.).tolist() == restrict(p, 0, .5).tolist() == [[0, 0, .5, 0, 0]]
+    assert restrict(p, 0, .51).gt(0).tolist() == restrict(p, 2, .9).gt(0).tolist() == [[False, False, True, True, False]]
+    assert restrict(p, 99, 1.).equal(p)
+
+
+@pytest.mark.parametrize('wrong', [dict(temperature=0), dict(temperature=-1.), dict(top_k=-1), dict(top_p=0.), dict(top_p=1.1), dict(temperature=float('nan'))])
+def test_sampling_without_sense_is_refused(wrong):
+    with pytest.raises(InputError): sample(make(0), pad(sources(0, 1)), **wrong)
 
 
 def test_length_penalty():
@@ -220,7 +318,14 @@ def test_a_trained_model_decodes_what_it_learned():
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out, ignore_index=PAD).backward()
         optimizer.step()
-    rows = [draw()[0] for _ in range(50)]
-    src = pad([row + [EOS] for row in rows])
-    for outputs in (greedy(model.eval(), src), [h[0][1] for h in beam_search(model, src)]):
-        assert sum(out == row for out, row in zip(outputs, rows)) >= 45
+    rows = [draw()[0] for _ in range(64)]
+    src, model = pad([row + [EOS] for row in rows]), model.eval()
+    for ready in (model, inference(model), inference(model, int8=True)):
+        for outputs in (greedy(ready, src), [h[0][1] for h in beam_search(ready, src)]):
+            assert sum(out == row for out, row in zip(outputs, rows)) >= 58
+    order = random.Random(1).sample(range(64), 64)
+    for search in (greedy, beam_search, sample):  # in float32: tokens are the same in any batch and order
+        ids = lambda rows: [out if search is not beam_search else out[0][1] for out in search(model, rows)]
+        all_ = ids(src)
+        for n in (1, 7): assert [out for i in range(0, 64, n) for out in ids(src[i:i + n])] == all_
+        assert ids(src[order]) == [all_[i] for i in order]

@@ -1,0 +1,329 @@
+"The Translator: any text in, one line out for each; and the scores."
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import active_children
+
+import pytest
+import sacrebleu
+import torch
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from transformer_nb import translation
+from transformer_nb.batching import make_batch
+from transformer_nb.core import InputError
+from transformer_nb.tokenizer import PAD, train_tokenizer
+from transformer_nb.transformer import Transformer, TransformerConfig
+from transformer_nb.translation import TooLong, Translator, clean, compare, paper_bleu, paper_tokens, rejoin, score, split_text
+
+WORDS = 'a the dog cat bird tree sees runs sleeps near small big Hund Katze 犬 猫 が 。 走る 비 옵니다 집'.split()
+SENTENCES = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 9)) + ' .' for i in range(400)]
+ANY = st.text(st.characters(exclude_categories=('Cs',)), max_size=5000)     # every character but lone surrogates
+SPLIT = st.text(st.one_of(st.sampled_from('.,!?。、！？ \n\t"」ab다요니죠'), st.characters()), max_size=300)
+FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def make(max_len=32, **changes):
+    "A small model without training; it ends its sentences soon."
+    tokenizer = train_tokenizer(SENTENCES, 80)
+    torch.manual_seed(0)
+    cfg = TransformerConfig(**dict(vocab_size=tokenizer.vocab_size, N=1, d_model=16, d_ff=32, h=2, dropout=0., max_len=max_len) | changes)
+    return Translator(Transformer(cfg), tokenizer)
+
+
+@pytest.fixture(scope='module')
+def translator(): return make()
+
+
+@pytest.fixture(scope='module')
+def copier():
+    "A model that has learned to copy short sentences."
+    found = make(64, d_model=64, d_ff=128, h=4)
+    model, rows = found.model.train(), found.tokenizer.encode(SENTENCES[:300])
+    optimizer, rng = torch.optim.Adam(model.parameters(), lr=2e-3), random.Random(0)
+    for _ in range(300):
+        batch = make_batch([(row, row) for row in rng.choices(rows, k=24)])
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out, ignore_index=PAD).backward()
+        optimizer.step()
+    return Translator(model, found.tokenizer)
+
+
+def gone(pid):
+    "Has the process ended? (A dead child of a parent that has not looked yet counts as ended.)"
+    try: return open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[0] == 'Z'
+    except OSError: return True
+
+
+# --- any text in, one line out ----------------------------------------------------------------------------------------
+
+@FAST
+@given(st.lists(ANY, max_size=3))
+def test_one_line_for_each_text(translator, texts):
+    found = translator.translate(texts, beam=1)
+    assert len(found) == len(texts)
+    for text, out in zip(texts, found):
+        assert isinstance(out, str) and len(out.splitlines()) <= 1, (text, out)
+        if not text.strip(): assert out == ''
+
+
+@FAST
+@given(ANY)
+def test_beams_and_nbest_take_any_text_too(translator, text):
+    hyps = translator.nbest([text, ''], beam=2, n=2)
+    assert hyps[1] == [(0., '')] and 1 <= len(hyps[0]) <= 2
+    assert all(len(line.splitlines()) <= 1 for _, line in hyps[0])
+
+
+@pytest.mark.parametrize('max_len', [1, 2, 3, 4, 7])
+def test_models_that_hold_hardly_anything(max_len):
+    found = make(max_len).translate(['', 'ﷺ', 'Hund sees dog . ' * 9, '犬' * 50, '\U000f0000' * 50, 'x' * 100])
+    assert len(found) == 6 and found[0] == ''
+
+
+@pytest.mark.parametrize('text', ['', ' ', '\u3000\t', '\0', '\x00\x1f\x7f\x9f', '\r\n', '\u2028\x85', '\ufeff\u200b\xad\u2060', '\ud800\udfff', '\x1c\x1d'])
+def test_nothing_visible_is_an_empty_line(translator, text):
+    assert clean(text) == '' and translator.translate([text, 'dog', text]) == ['', *translator.translate(['dog']), '']
+
+
+def test_lone_surrogates_and_controls_are_taken_out(translator):
+    assert clean('do\x07g\ud83d') == 'dog'
+    assert translator.translate(['do\x07g\ud83d']) == translator.translate(['dog'])
+
+
+def test_a_newline_of_the_vocabulary_stays_inside_its_line():
+    class Lines:
+        def __getattr__(self, name): return getattr(inner, name)
+        def decode(self, ids): return ['one\ntwo\u2028three\r\n' for _ in ids]
+    found = make()
+    inner, found.tokenizer = found.tokenizer, Lines()
+    assert found.translate(['dog', 'cat']) == ['one two three']*2
+
+
+def test_order_empty_lines_and_batch_budget(copier):
+    rng = random.Random(1)
+    lines = [rng.choice(['', '  ', *SENTENCES[300:]]) for _ in range(60)]
+    found = copier.translate(lines)
+    assert [out == '' for out in found] == [line.strip() == '' for line in lines]
+    for budget in (1, 40, 300, 10**6): assert copier.translate(lines, batch_tokens=budget) == found
+    order = rng.sample(range(60), 60)
+    assert copier.translate([lines[i] for i in order]) == [found[i] for i in order]
+    assert [copier.translate([line])[0] for line in lines[:12]] == found[:12]
+
+
+def test_a_string_is_not_a_list(translator):
+    for call in (translator.translate, translator.nbest):
+        with pytest.raises(TypeError, match='put the sentence into a list'): call('a dog runs .')
+
+
+@pytest.mark.parametrize('wrong', [dict(beam=0), dict(alpha=-1.), dict(processes=0)])
+def test_settings_without_sense_are_refused(translator, wrong):
+    with pytest.raises(InputError): translator.translate(['dog'], **wrong)
+
+
+# --- long texts -------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=300, deadline=None)
+@given(SPLIT, st.integers(1, 40))
+def test_splitting_loses_nothing(text, most):
+    parts = split_text(text, lambda part: len(part) <= most)
+    assert ''.join(parts) == text
+    assert all(len(part) <= most for part in parts) and (all(parts) or not text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SPLIT, st.integers(1, 40))
+def test_rejoining_loses_nothing_but_space(text, most):
+    parts = split_text(text, lambda part: len(part) <= most)
+    line, squeezed = rejoin(parts, [' '.join(part.split()) for part in parts]), ''.join(text.split())
+    assert ''.join(line.split()) == squeezed and len(line.splitlines()) <= 1
+
+
+@pytest.mark.parametrize('most, text, parts', [
+    (9, 'It rains. We stay! Do you? Yes', ['It rains. ', 'We stay! ', 'Do you? ', 'Yes']),
+    (14, 'He said "no." She left.', ['He said "no." ', 'She left.']),
+    (9, '3.14 and 2.71 are both', ['3.14 and ', '2.71 ', 'are both']),
+    (5, '犬。「猫？」鳥！！魚', ['犬。', '「猫？」', '鳥！！', '魚']),
+    (9, '비가 옵니다 집에 가세요 그래', ['비가 옵니다 ', '집에 가세요 ', '그래']),
+    (14, 'one, two, three, four', ['one, two, ', 'three, four']),
+    (9, 'one\ntwo\n\nthree', ['one\n', 'two\n\n', 'three']),
+    (9, 'abcdefghijklmnop', ['abcdefgh', 'ijklmnop']),
+    (99, 'It rains. We stay.', ['It rains. We stay.']),
+])
+def test_where_texts_are_cut(most, text, parts): assert split_text(text, lambda part: len(part.strip()) <= most) == parts
+
+
+@pytest.mark.parametrize('text', ['. '*100_000, '.'*200_000, ' '*200_000, 'a'*200_000, '다 '*100_000, ', '*100_000, '\n'*200_000])
+def test_splitting_takes_no_quadratic_time(text):
+    start = time.perf_counter()
+    assert ''.join(split_text(text, lambda part: len(part) <= 1000)) == text
+    assert time.perf_counter() - start < 20
+
+
+def test_a_long_text_is_translated_as_its_sentences_are(copier):
+    lines = [line for line in SENTENCES if '。' not in line and '니다' not in line][200:230]
+    long = ' '.join(lines)
+    with pytest.raises(TooLong) as e: copier.encode(['', long])
+    assert e.value.index == 1
+    with pytest.raises(TooLong): copier.attention(long)
+    single = copier.translate(lines)
+    parts = copier._parts([long])[0]
+    assert [part.strip() for part in parts] == lines
+    assert copier.translate([long, '']) == [rejoin(parts, single), ''] and rejoin(parts, single).replace(' ', '') == ''.join(single).replace(' ', '')
+    _, *others = copier.nbest([long], beam=2, n=2)[0]
+    assert len(others) == 1
+
+
+def test_joints():
+    assert rejoin(['雨だ。', '家だ。'], ['Rain.', 'Home.']) == 'Rain. Home.'
+    assert rejoin(['Rain. ', 'Home.'], ['雨だ。', '家だ。']) == '雨だ。家だ。'
+    assert rejoin(['비다. ', '집이다.'], ['Rain.', '']) == 'Rain.'
+    assert rejoin(['abc', 'def'], ['abc', 'def']) == 'abcdef'
+    assert rejoin([], []) == ''
+
+
+def test_attention_of_strange_text(translator):
+    maps = translator.attention('Hund\0 \ud800犬')
+    n, m = len(maps['source']), len(maps['target'])
+    assert maps['cross'].shape == (1, 2, m, n)
+    with pytest.raises(InputError, match='empty'): translator.attention('\u3000\0')
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+def test_two_processes_do_what_one_does(copier, monkeypatch):
+    monkeypatch.setattr(translation, 'FEW', 8)
+    lines = [*SENTENCES[:100], '', ' '.join(SENTENCES[300:330])]
+    alone = copier.nbest(lines, beam=2, n=2, batch_tokens=512)
+    shared = copier.nbest(lines, beam=2, n=2, batch_tokens=512, processes=2)
+    assert [[text for _, text in hyps] for hyps in shared] == [[text for _, text in hyps] for hyps in alone]
+    assert [s for hyps in shared for s, _ in hyps] == pytest.approx([s for hyps in alone for s, _ in hyps], abs=1e-4)
+    pids = set(copier.pool._processes)
+    assert len(pids) == 2
+    assert copier.translate(lines, processes=2) == copier.translate(lines)
+    assert set(copier.pool._processes) == pids                                # the same processes, kept
+    with pytest.raises(InputError): copier.translate(lines, beam=0, processes=2)   # an error inside a worker
+    assert copier.pool is None and all(map(gone, pids)) and not active_children()
+
+
+def test_few_sentences_start_no_process(copier):
+    assert copier.translate(SENTENCES[:9], processes=2) == copier.translate(SENTENCES[:9])
+    assert copier.pool is None
+
+
+def test_a_killed_process_is_said_and_leaves_none(copier, monkeypatch):
+    monkeypatch.setattr(translation, 'FEW', 1)
+    copier.translate(SENTENCES[:40], batch_tokens=64, processes=2)
+    pids = list(copier.pool._processes)
+    os.kill(pids[0], signal.SIGKILL)
+    with pytest.raises(InputError, match='ended too early') as e: copier.translate(SENTENCES, processes=2)
+    assert '\n' not in str(e.value) and all(map(gone, pids)) and not active_children()
+    assert copier.translate(SENTENCES[:40], processes=2) == copier.translate(SENTENCES[:40])   # and goes on
+    copier.close()
+    assert not active_children()
+
+
+def test_workers_end_with_a_killed_parent(tmp_path):
+    script = tmp_path/'parent.py'
+    script.write_text(f'''
+import sys, time
+sys.path.insert(0, {str(os.path.dirname(__file__))!r})
+from test_translation import SENTENCES, make, translation
+if __name__ == '__main__':
+    translation.FEW = 1
+    t = make()
+    t.translate(SENTENCES[:40], beam=1, batch_tokens=64, processes=2)
+    print(*t.pool._processes, flush=True)
+    time.sleep(600)
+''')
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    try: pids = [int(p) for p in parent.stdout.readline().split()]
+    finally: parent.kill(); parent.wait()
+    assert len(pids) == 2
+    until = time.monotonic() + 60
+    while not all(map(gone, pids)) and time.monotonic() < until: time.sleep(.1)
+    assert all(map(gone, pids))
+
+
+# --- 8 bits -----------------------------------------------------------------------------------------------------------
+
+def test_int8_stays_near(copier):
+    small = Translator(copier.model, copier.tokenizer, int8=True)
+    plain, eight = copier.translate(SENTENCES[300:]), small.translate(SENTENCES[300:])
+    assert score(plain, SENTENCES[300:])['BLEU']['score'] > 50                # it has learned something
+    assert score(eight, plain)['BLEU']['score'] > 90
+    assert copier.translate(SENTENCES[300:]) == plain                         # the model itself is untouched
+
+
+def test_int8_from_a_checkpoint(small_run):
+    small = Translator.from_pretrained(small_run, 'cpu', int8=True)
+    assert small.int8 and len(small.translate(['a dog runs .', ''])) == 2
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('text, words', [
+    ('Der EU-Bericht.', 'Der EU ##AT##-##AT## Bericht .'),
+    ('Nord-Süd-Gefälle', 'Nord ##AT##-##AT## Süd ##AT##-##AT## Gefälle'),
+    ('ja - nein', 'ja - nein'),
+    ('1,5 oder 1.000, und', '1,5 oder 1.000 , und'),
+    ('„Nein“, sagte er.', '„ Nein “ , sagte er .'),
+    ("Wie geht's?", "Wie geht ' s ?"),
+    ('Am 3. Mai, z.B. J. Meier (usw.)...', 'Am 3. Mai , z.B. J. Meier ( usw . ) ...'),
+    ('', ''), ('.', '.'), ('...', '...'), ('a_b', 'a _ b'),
+])
+def test_words_of_the_paper(text, words): assert paper_tokens(text) == words
+
+
+def test_paper_bleu_by_hand():
+    hyp, ref = ['Der EU-Bericht lobt Ulm.'], ['Der EU-Plan lobt Ulm.']
+    # words: Der EU ##AT##-##AT## X lobt Ulm . ; of 7, 6, 5, 4 n-grams 6, 4, 2, 0 are right, hence 0 without smoothing
+    assert paper_bleu(hyp, ref)['score'] == 0
+    hyp, ref = ['Der alte EU-Bericht lobt Ulm.'], ['Der neue EU-Bericht lobt Ulm.']
+    # 8 words, one wrong: 7/8, 5/7, 4/6, 3/5
+    assert paper_bleu(hyp, ref)['score'] == pytest.approx(100*(7/8*5/7*4/6*3/5)**.25, abs=.01)
+    assert paper_bleu(['der alte EU-Bericht lobt Ulm.'], ref)['score'] < paper_bleu(hyp, ref)['score']   # cased
+    found = paper_bleu(ref, ref)
+    assert found['score'] == 100 and 'tok:moses-like+compounds' in found['signature'] and 'smooth:none' in found['signature']
+
+
+def test_score_is_sacrebleus():
+    hyp, ref = ['Das ist ein Hund.', 'Die Katze schläft heute.', 'Er sieht den alten Baum.'], ['Das ist der Hund.', 'Die Katze schläft.', 'Er sieht den alten Baum.']
+    found = score(hyp, ref)
+    assert found['BLEU']['score'] == round(sacrebleu.corpus_bleu(hyp, [ref]).score, 2)
+    assert found['chrF']['score'] == round(sacrebleu.corpus_chrf(hyp, [ref]).score, 2)
+    assert set(found['BLEU']) == {'score', 'signature'} and 'tok:13a' in found['BLEU']['signature']
+    for name, value in score(hyp*30, ref*30, intervals=True).items():
+        low, high = value['interval']
+        assert 0 <= low < value['score'] < high <= 100 and 'bs:1000' in value['signature'], name
+    assert score(['x'], ['y'], intervals=True)['BLEU']['score'] == 0
+
+
+@pytest.mark.parametrize('function', [score, paper_bleu, lambda h, r: compare(h, h, r), lambda h, r: compare(r, h, r)])
+def test_unequal_numbers_of_lines_are_refused(function):
+    with pytest.raises(InputError, match='2 translations, but 1 references'): function(['a', 'b'], ['a'])
+    with pytest.raises(InputError, match='nothing to score'): function([], [])
+
+
+def test_compare():
+    rng = random.Random(0)
+    ref = SENTENCES[:80]
+    noisy = lambda share: [' '.join(w if rng.random() > share else 'x' for w in line.split()) for line in ref]
+    bad, good = noisy(.4), noisy(.1)
+    found = compare(bad, good, ref)
+    for name in ('BLEU', 'chrF'):
+        assert found[name]['p'] < .01 and found[name]['difference'] > 0
+        assert found[name]['difference'] == pytest.approx(found[name]['scores'][1] - found[name]['scores'][0], abs=.011)
+        assert found[name]['scores'][1] == score(good, ref)[name]['score']
+        assert 'ar:10000' in found[name]['signature']
+    assert compare(good, good, ref)['BLEU'] | {'signature': ''} == {'scores': (score(good, ref)['BLEU']['score'],)*2, 'difference': 0, 'p': 1., 'signature': ''}
+
+
+def test_compare_sees_no_proof_in_few_sentences():
+    "Where k translations differ, no permutation test can give less than 2^(1-k)."
+    ref = SENTENCES[:80]
+    for k, least in ((1, 1.), (2, .5), (3, .25), (4, .125)):
+        assert compare(['x']*k + ref[k:], ref, ref)['BLEU']['p'] >= least
