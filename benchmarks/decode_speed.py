@@ -1,0 +1,329 @@
+"""Speed and memory of decoding: ours beside Hugging Face Marian and CTranslate2, in one run.
+
+    pip install -e .[bench]
+    python benchmarks/decode_speed.py --preset base --json
+    python benchmarks/decode_speed.py --preset base --search greedy --batch 1 32 --only Marian
+
+Every model lives in a process of its own, and one computes at a time: repetition i of all of them, in random order,
+comes before repetition i + 1 of any. Method and columns: benchmarks/README.md
+"""
+import argparse
+import os
+import random
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+
+from common import calm, cpu_name, keep, padded, peak_memory, random_ids, random_marian, source_lengths, undisturbed
+
+SEARCHES, BATCHES, BEAM = ('greedy', 'beam'), ('1', '32', 'all'), 4
+SPAWN = get_context('spawn')  # fresh processes: each imports only its own library
+
+
+# The work, the same for everyone
+
+def work(preset, vocab, batch):
+    "The batches of one repetition, out of 200 random sources sorted by length."
+    rng = random.Random(2017)
+    sources = sorted([random_ids(n, vocab, rng) for n in source_lengths(200, rng)], key=len)
+    if batch == '1':
+        step = 10 if preset == 'small' else 20
+        return [[source] for source in sources[step//2::step]]
+    batches = [sources[i:i + 32] for i in range(0, 200, 32)]
+    return batches[1:6:2] if batch == '32' else batches
+
+
+def tokens_asked(batch):
+    "How many tokens each sentence of a batch is to get."
+    return max(map(len, batch)) + 10
+
+
+# The models: each function gives one that decodes batch number i and counts the tokens of every sentence
+
+def without_end(model):
+    """Never let a random model say EOS, by its weights alone, so that every sentence runs to its limit and a step costs
+    what it always costs. What LayerNorm gives sums to 0 before its bias, with a bias of 1 to d_model. An EOS row of -0.1
+    throughout thus always scores -0.1 d_model, far below all other tokens, whose scores are spread around 0 with variance
+    near 2. (And -0.1 is no larger than the numbers of other rows, so that int8 rounds them as it would without it.)"""
+    model.decoder[-1].residuals[-1].norm.bias.data.fill_(1.)
+    model.embedding.weight.data[model.cfg.eos_id] = -.1
+
+
+def ours(task, batches, int8=False):
+    import torch
+    from transformer_nb.decoding import beam_search, greedy, inference
+    from transformer_nb.transformer import Transformer, TransformerConfig
+    torch.manual_seed(7)
+    model = Transformer(TransformerConfig(**task['cfg'])).eval()
+    without_end(model)
+    model, cfg = inference(model.to(task['device'], torch.float32 if int8 else getattr(torch, task['dtype'])), int8=int8), model.cfg
+    sources = [padded([source + [cfg.eos_id] for source in batch], cfg.pad_id, task['device']) for batch in batches]
+    def decode(i):
+        model.cfg = replace(cfg, max_len=tokens_asked(batches[i]))  # less than input + 50: this is now everybody's limit
+        if task['search'] == 'greedy': return [len(ids) for ids in greedy(model, sources[i])]
+        return [len(ids) for (_, ids), *_ in beam_search(model, sources[i], BEAM)]
+    return decode
+
+
+def marian_ids(vocab): return {'pad': vocab - 1, 'bos': vocab - 1, 'eos': 0}  # Marian's own, which CTranslate2 counts on
+
+
+def marian(task, batches):
+    import torch
+    torch.manual_seed(7)
+    ids = marian_ids(task['vocab'])
+    model = random_marian(task['cfg'], **ids).to(task['device'], getattr(torch, task['dtype'])).eval()
+    sources = [padded([source + [ids['eos']] for source in batch], ids['pad'], task['device']) for batch in batches]
+    settings = {'num_beams': 1} if task['search'] == 'greedy' else {'num_beams': BEAM, 'length_penalty': .6}
+    @torch.inference_mode()
+    def decode(i):
+        n = tokens_asked(batches[i])
+        outputs = model.generate(input_ids=sources[i], attention_mask=(sources[i] != ids['pad']).long(), do_sample=False,
+                                 min_new_tokens=n, max_new_tokens=n, **settings)
+        return (outputs[:, 1:] != ids['eos']).sum(1).tolist()
+    return decode
+
+
+def convert(cfg, folder):
+    "Write the same Marian for CTranslate2, in float32 and in int8."
+    import torch
+    from ctranslate2.converters.transformers import MarianMTLoader
+    words = ['</s>', '<unk>', *(f't{i}' for i in range(2, cfg['vocab_size'] - 1)), '<pad>']
+    class Tokenizer:  # all that the converter asks of one
+        eos_token, unk_token, pad_token = '</s>', '<unk>', '<pad>'
+        def get_vocab(self): return {word: i for i, word in enumerate(words)}
+    for quantization in (None, 'int8'):
+        torch.manual_seed(7)
+        with torch.no_grad(): spec = MarianMTLoader()(random_marian(cfg, **marian_ids(cfg['vocab_size'])).eval(), Tokenizer())
+        spec.validate()
+        spec.optimize(quantization=quantization)
+        (Path(folder)/(quantization or 'float32')).mkdir()
+        spec.save(f"{folder}/{quantization or 'float32'}")
+
+
+def ct2(task, batches, dtype='float32', threads=None, streams=1):
+    from ctranslate2 import Translator
+    translator = Translator(f"{task['folder']}/{dtype}", compute_type=dtype, inter_threads=streams,
+                            intra_threads=threads or task['threads'])
+    sources = [[[f't{i}' for i in source] + ['</s>'] for source in batch] for batch in batches]
+    settings = {'beam_size': 1} if task['search'] == 'greedy' else {'beam_size': BEAM, 'length_penalty': .6}
+    def decode(i):
+        n = tokens_asked(batches[i])
+        results = translator.translate_batch(sources[i], max_batch_size=32, min_decoding_length=n, max_decoding_length=n, **settings)
+        return [len(result.hypotheses[0]) for result in results]
+    return decode
+
+
+MODELS = {'ours': ours, 'ours int8': partial(ours, int8=True), 'Marian': marian, 'CTranslate2 float32': ct2,
+          'CTranslate2 int8': partial(ct2, dtype='int8'), 'CTranslate2 int8, 1 thread': partial(ct2, dtype='int8', threads=1)}
+
+
+def names(batch, device, streams):
+    "Whom to measure: for all 200 sentences also several processes of ours, and CTranslate2's streams, of one thread each."
+    if device != 'cpu': return ['ours', 'Marian']
+    if batch != 'all': return list(MODELS)
+    return ['ours int8', f'ours int8, {streams} processes', 'Marian', 'CTranslate2 int8', f'CTranslate2 int8, {streams} streams']
+
+
+# A worker: a process that makes one repetition whenever it is asked to
+
+def one_thread(task, batches, ready):
+    "In one of several processes of ours: its own model."
+    import torch
+    global decode
+    torch.set_num_threads(1)
+    decode = ours(task, batches, int8=True)
+    ready.wait()  # none takes a batch before all of them can
+
+
+def decode_here(i): return decode(i)
+
+
+def decoder(task, batches):
+    "What decodes a batch, given by its number, and the `map` that has it decode many."
+    name, n = task['name'], task['streams']
+    if name.endswith('processes'): return decode_here, ProcessPoolExecutor(n, SPAWN, one_thread, (task, batches, SPAWN.Barrier(n))).map
+    if name.endswith('streams'): return ct2(task, batches, 'int8', 1, n), ThreadPoolExecutor(n).map
+    return MODELS[name](task, batches), map
+
+
+def decoding(task):
+    "A function that makes one repetition: it decodes every batch, the longest first, and sees that no token is missing."
+    batches = work(task['preset'], task['vocab'], task['batch'])
+    order = range(len(batches))[::-1]
+    decode, many = decoder(task, batches)
+    def repetition():
+        for i, counts in zip(order, many(decode, order)):
+            n = tokens_asked(batches[i])
+            if counts != [n]*len(batches[i]): raise RuntimeError(f'each sentence of batch {i} was to get {n} tokens, they got {counts}')
+        return {}
+    return repetition
+
+
+def memory(device):
+    if device == 'cpu': return peak_memory()
+    import torch
+    return torch.cuda.max_memory_allocated() if device.startswith('cuda') else peak_memory()
+
+
+def serve(pipe, task):
+    try:
+        repetition = decoding(task)
+        repetition()  # warms up
+        pipe.send({})
+        while pipe.recv(): pipe.send(undisturbed(repetition) | {'memory': memory(task['device'])})
+    except EOFError: pass  # the driver is gone
+    except Exception as error: pipe.send({'error': f'{type(error).__name__}: {error}'.splitlines()[0]})
+
+
+# The driver
+
+class Worker:
+    def __init__(self, task):
+        self.pipe, theirs = SPAWN.Pipe()
+        self.process = SPAWN.Process(target=serve, args=(theirs, task))
+        self.process.start()
+        theirs.close()  # the worker's end is now its alone, so that each notices the end of the other
+
+    def answer(self):
+        try: answer = self.pipe.recv()
+        except (EOFError, ConnectionError): answer = {'error': 'its process ended (out of memory?)'}
+        if 'error' in answer: raise RuntimeError(answer['error'])
+        return answer
+
+    def repeat(self):
+        self.pipe.send(True)
+        return self.answer()
+
+    def close(self):
+        self.pipe.close()
+        self.process.join()
+
+
+@contextmanager
+def started(names, task):
+    "The workers that could be started and have warmed up, by name."
+    workers = {}
+    try:
+        for name in names:
+            workers[name] = Worker({**task, 'name': name})
+            try: workers[name].answer()
+            except RuntimeError as error:
+                print(f'{name} is left out: {error}', file=sys.stderr)
+                workers.pop(name).close()
+        yield workers
+    finally:
+        for worker in workers.values(): worker.close()
+
+
+def interleaved(names, task, repetitions):
+    "Every repetition of every worker."
+    rng = random.Random(0)
+    with started(names, task) as workers:
+        found = {name: [] for name in workers}
+        for i in range(repetitions):
+            for name in rng.sample(list(workers), len(workers)):
+                found[name].append(workers[name].repeat())
+                print(f"{i + 1} of {repetitions}: {name}: {found[name][-1]['seconds']:.2f} s", file=sys.stderr)
+    return found
+
+
+def row(repetitions, sentences, tokens):
+    found = calm(repetitions)
+    seconds = median(r['seconds'] for r in found)
+    return {'sentences_per_s': sentences/seconds, 'tokens_per_s': tokens/seconds, 'lowest': tokens/max(r['seconds'] for r in found),
+            'highest': tokens/min(r['seconds'] for r in found), 'memory': max(r['memory'] for r in found),
+            'others': max(r['others'] for r in found), 'repetitions': found}
+
+
+def ratio(result, name):
+    "To Marian; none if Marian was left out."
+    rows = result['rows']
+    return f"{rows[name]['tokens_per_s']/rows['Marian']['tokens_per_s']:.2f}" if name in rows and 'Marian' in rows else ''
+
+
+def title(result): return f"{result['search'].replace('beam', f'beam {BEAM}')}, {result['batch'].replace('all', 'all 200 in batches of 32')}"
+
+
+def report(result):
+    print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}; batch: {title(result)}; {result['sentences']} sentences, "
+          f"{result['tokens']:,} tokens a repetition; {result['hardware']}, torch {result['versions']['torch']}\n")
+    print('| | sentences/s | tokens/s | lowest to highest | it ÷ Marian | peak memory, MiB | others, cores |', '|---|---|---|---|---|---|---|', sep='\n')
+    for name, row in result['rows'].items():
+        print(f"| {name} | {row['sentences_per_s']:,.1f} | {row['tokens_per_s']:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} "
+              f"| {ratio(result, name)} | {row['memory']/2**20:,.0f} | {row['others']:.2f} |", flush=True)
+
+
+def overview(results):
+    "All ratios in one table."
+    print('\nSpeed ÷ Marian:\n', '| | ' + ' | '.join(map(title, results)) + ' |', '|---'*(len(results) + 1) + '|', sep='\n')
+    for name in dict.fromkeys(name for result in results for name in result['rows']):
+        print(f'| {name} | ' + ' | '.join(ratio(result, name) for result in results) + ' |')
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    option = parser.add_argument
+    option('--preset', choices=('small', 'base', 'big'), default='small', help='size of the model (small)')
+    option('--vocab', type=int, default=10_000, help='size of the shared vocabulary (10000)')
+    option('--search', nargs='+', choices=SEARCHES, default=SEARCHES, help=f'greedy, beam: of {BEAM} (both)')
+    option('--batch', nargs='+', choices=BATCHES, default=BATCHES, help='1, 32, all: 200 sentences in batches of 32 (all three)')
+    option('--device', default='auto', help='cpu, cuda, … (auto: a GPU where there is one)')
+    option('--dtype', choices=('float32', 'bfloat16'), help='of ours and Marian (bfloat16 on a GPU, else float32)')
+    option('--repetitions', type=int, default=5, help='timed repetitions of each (5)')
+    option('--only', help='nothing but ours and what starts with one of these: Marian,CTranslate2')
+    option('--json', nargs='?', const=Path(__file__).parent/'results/decode_speed.json', type=Path, metavar='FILE',
+           help='write the results into FILE (benchmarks/results/decode_speed.json)')
+    return parser.parse_args()
+
+
+def converted(cfg, folder):
+    "Convert Marian in a process of its own."
+    process = SPAWN.Process(target=convert, args=(cfg, folder))
+    process.start()
+    process.join()
+
+
+def cell(task, folder, only, repetitions):
+    "One search with one size of batch: the results of everyone, reported."
+    batches = work(task['preset'], task['vocab'], task['batch'])
+    task = {**task, 'streams': min(task['threads'], len(batches))}
+    wanted = [name for name in names(task['batch'], task['device'], task['streams']) if name.startswith(only)]
+    sentences, tokens = sum(map(len, batches)), sum(len(batch)*tokens_asked(batch) for batch in batches)
+    found = interleaved(wanted, {**task, 'folder': folder}, repetitions)
+    result = {**task, 'sentences': sentences, 'tokens': tokens, 'rows': {name: row(found[name], sentences, tokens) for name in found}}
+    report(result)
+    return result
+
+
+def main():
+    import torch
+    from transformer_nb.core import default_device
+    from transformer_nb.transformer import preset
+    args = arguments()
+    device, threads, cfg = default_device(args.device), torch.get_num_threads(), asdict(preset(args.preset, vocab_size=args.vocab))
+    only = '' if args.only is None else ('ours', *filter(None, args.only.split(',')))
+    os.environ |= {'OMP_NUM_THREADS': str(threads), 'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_VERBOSITY': 'error'}
+    task = {'preset': args.preset, 'vocab': args.vocab, 'cfg': cfg, 'device': str(device), 'threads': threads,
+            'dtype': args.dtype or ('bfloat16' if device.type == 'cuda' else 'float32'),
+            'hardware': torch.cuda.get_device_name(device) if device.type == 'cuda' else f'{cpu_name()}, {threads} threads',
+            'versions': {name: version(name) for name in ('torch', 'transformers', 'ctranslate2') if find_spec(name)}}
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        if device.type == 'cpu' and 'CTranslate2' in (args.only or 'CTranslate2'): converted(cfg, folder)
+        for search, batch in product(args.search, args.batch):
+            results.append(cell({**task, 'search': search, 'batch': batch}, folder, only, args.repetitions))
+            if args.json: keep(results[-1], args.json, ('hardware', 'preset', 'vocab', 'dtype', 'search', 'batch'))
+    overview(results)
+
+
+if __name__ == '__main__': main()
