@@ -13,7 +13,7 @@ import random
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
@@ -65,7 +65,7 @@ def ours(task, batches, int8=False):
     torch.manual_seed(7)
     model = Transformer(TransformerConfig(**task['cfg'])).eval()
     without_end(model)
-    model, cfg = inference(model.to(task['device'], torch.float32 if int8 else getattr(torch, task['dtype'])), int8=int8), model.cfg
+    model, cfg = inference(model.to(task['device'], torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True), model.cfg
     sources = [padded([source + [cfg.eos_id] for source in batch], cfg.pad_id, task['device']) for batch in batches]
     def decode(i):
         model.cfg = replace(cfg, max_len=tokens_asked(batches[i]))  # less than input + 50: this is now everybody's limit
@@ -148,19 +148,20 @@ def one_thread(task, batches, ready):
 def decode_here(i): return decode(i)
 
 
-def decoder(task, batches):
-    "What decodes a batch, given by its number, and the `map` that has it decode many."
+def decoder(task, batches, stack):
+    "What decodes a batch, given by its number, and the `map` that has it decode many; `stack` ends the processes."
     name, n = task['name'], task['streams']
-    if name.endswith('processes'): return decode_here, ProcessPoolExecutor(n, SPAWN, one_thread, (task, batches, SPAWN.Barrier(n))).map
-    if name.endswith('streams'): return ct2(task, batches, 'int8', 1, n), ThreadPoolExecutor(n).map
+    if name.endswith('processes'):
+        return decode_here, stack.enter_context(ProcessPoolExecutor(n, SPAWN, one_thread, (task, batches, SPAWN.Barrier(n)))).map
+    if name.endswith('streams'): return ct2(task, batches, 'int8', 1, n), stack.enter_context(ThreadPoolExecutor(n)).map
     return MODELS[name](task, batches), map
 
 
-def decoding(task):
+def decoding(task, stack):
     "A function that makes one repetition: it decodes every batch, the longest first, and sees that no token is missing."
     batches = work(task['preset'], task['vocab'], task['batch'])
     order = range(len(batches))[::-1]
-    decode, many = decoder(task, batches)
+    decode, many = decoder(task, batches, stack)
     def repetition():
         for i, counts in zip(order, many(decode, order)):
             n = tokens_asked(batches[i])
@@ -176,13 +177,14 @@ def memory(device):
 
 
 def serve(pipe, task):
-    try:
-        repetition = decoding(task)
-        repetition()  # warms up
-        pipe.send({})
-        while pipe.recv(): pipe.send(undisturbed(repetition) | {'memory': memory(task['device'])})
-    except EOFError: pass  # the driver is gone
-    except Exception as error: pipe.send({'error': f'{type(error).__name__}: {error}'.splitlines()[0]})
+    with ExitStack() as stack:
+        try:
+            repetition = decoding(task, stack)
+            repetition()  # warms up
+            pipe.send({})
+            while pipe.recv(): pipe.send(undisturbed(repetition) | {'memory': memory(task['device'])})
+        except (EOFError, ConnectionError): pass  # the driver is gone
+        except Exception as error: pipe.send({'error': f'{type(error).__name__}: {error}'.splitlines()[0]})
 
 
 # The driver

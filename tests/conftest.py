@@ -1,5 +1,4 @@
 "Shared by all tests: the --slow flag, the package's commands, a small trained model."
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +20,7 @@ def pytest_collection_modifyitems(config, items):
 
 def tnb(command, *args, stdin=b'', cwd=None):
     "Run a command of the package as a terminal does: bytes in, (exit code, stdout, stderr) out."
-    done = subprocess.run([BIN/command, *map(str, args)], input=stdin, capture_output=True, cwd=cwd, env=os.environ | {'TQDM_MININTERVAL': '60'})
+    done = subprocess.run([BIN/command, *map(str, args)], input=stdin, capture_output=True, cwd=cwd)
     return done.returncode, done.stdout, done.stderr.decode()
 
 

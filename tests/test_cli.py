@@ -1,10 +1,16 @@
 "The commands as a person at a terminal meets them: bad input, one line out for one line in, nothing half-written."
 import gzip
 import json
+import random
+import re
 import shutil
+import signal
+import subprocess
 
 import pytest
-from conftest import tnb
+from conftest import BIN, tnb
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 PAIRS = [(f'a dog sees {w} .', f'ein Hund sieht {w} .') for w in 'Anna Paul Tom Maria Jakob Lena Martin Eva'.split()]
 
@@ -114,8 +120,90 @@ def test_translate_without_input_and_from_a_file(small_run, tmp_path):
     assert from_file.count(b'\n') == 2
 
 
-def test_bad_bytes_to_translate_name_the_line(tmp_path, small_run):
-    assert 'stdin:2: not UTF-8' in refused(tmp_path, small_run, command='tnb-translate', stdin=b'a dog .\n\xff\xfe\n')
+BAD = b'a dog .\n\xff\xfe\nthe cat .\n'
+
+
+def test_bad_bytes_name_the_line_and_lose_nothing_before_it(small_run):
+    status, out, err = tnb('tnb-translate', small_run, stdin=BAD)
+    assert (status, out.count(b'\n'), len(err.splitlines())) == (2, 1, 1)
+    assert 'stdin:2: not UTF-8 (byte 1)' in err and '--on-error skip' in err
+
+
+def test_bad_bytes_can_be_skipped(small_run):
+    status, out, err = tnb('tnb-translate', small_run, '--on-error', 'skip', stdin=BAD)
+    assert status == 0 and len(err.splitlines()) == 1 and 'stdin:2: not UTF-8' in err
+    first, second, third, end = out.split(b'\n')
+    assert first and third and second == end == b''
+
+
+def test_unknown_choice_is_refused(tmp_path, small_run):
+    assert 'choose one of stop, skip' in refused(tmp_path, small_run, '--on-error', 'ignore', command='tnb-translate')
+
+
+@pytest.fixture
+def translating(small_run):
+    "tnb-translate with open pipes."
+    started = subprocess.Popen([BIN/'tnb-translate', small_run], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    yield started
+    started.kill()
+    started.wait()
+    for pipe in (started.stdin, started.stdout, started.stderr): pipe.close()
+
+
+def test_first_line_comes_before_the_last_is_given(translating):
+    for line in (b'a dog runs .\n', b'\n', b'the cat sleeps .\n'):  # the test would hang if lines were held back
+        translating.stdin.write(line)
+        translating.stdin.flush()
+        assert bool(translating.stdout.readline().strip()) == bool(line.strip())
+    translating.stdin.close()
+    assert translating.wait() == 0 and translating.stderr.read() == b''
+
+
+def test_closed_pipe_ends_quietly_though_more_input_may_come(translating):
+    translating.stdin.write(b'a dog runs .\n')
+    translating.stdin.flush()
+    translating.stdout.readline()
+    translating.stdout.close()
+    translating.stdin.write(b'the cat sleeps .\n')
+    translating.stdin.flush()
+    assert translating.wait(60) == 128 + signal.SIGPIPE and translating.stderr.read() == b''
+
+
+def test_interrupt_while_waiting_for_input(translating):
+    translating.stdin.write(b'a dog runs .\n')
+    translating.stdin.flush()
+    translating.stdout.readline()
+    translating.send_signal(signal.SIGINT)
+    assert translating.wait(60) == 130 and translating.stderr.read() == b''
+
+
+def test_int8_and_processes_keep_order_and_number(small_run):
+    lines = b''.join(b'the dog sees %d cats .\n\n' % i for i in range(140))
+    one = tnb('tnb-translate', small_run, '--beam', 1, stdin=lines)[1]
+    assert tnb('tnb-translate', small_run, '--beam', 1, '--processes', 2, stdin=lines)[:2] == (0, one)
+    status, out, err = tnb('tnb-translate', small_run, '--beam', 1, '--int8', stdin=lines)
+    assert status == 0 and [bool(line) for line in out.split(b'\n')] == [bool(line) for line in one.split(b'\n')], err
+
+
+LINES = st.text(st.characters(exclude_categories=['Cs'], exclude_characters='\n'), max_size=5000)
+
+
+@pytest.mark.parametrize('n', [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_random_lines_stay_as_many(n, small_run):
+    "All of Unicode, control characters, up to 5,000 characters: a line in, a line out."
+    lines, rng = [], random.Random(0)
+
+    @settings(max_examples=2*n, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(LINES)
+    def collect(text): lines.append(text)
+
+    collect()
+    while len(lines) < n: lines.append(rng.choice(lines))
+    lines = lines[:n]
+    for i in rng.sample(range(n), n//50): lines[i] = (lines[i]*5000)[:rng.randint(0, 5000)]  # hypothesis prefers short ones
+    status, out, err = tnb('tnb-translate', small_run, '--beam', 1, stdin=''.join(line + '\n' for line in lines).encode())
+    assert (status, out.count(b'\n'), err) == (0, n, '')
+    assert all(not found for line, found in zip(lines, out.split(b'\n')) if not line)
 
 
 def test_nbest_prints_number_text_and_score(small_run):
@@ -141,11 +229,27 @@ def test_eval_as_table_and_json(small_run, corpus):
     assert set(scores['test']) == {'pairs', 'BLEU', 'chrF'} and scores['test']['pairs'] == len(PAIRS)
 
 
-@pytest.mark.parametrize('command', ['tnb-train', 'tnb-translate', 'tnb-eval'])
+def test_average_of_the_last_checkpoints(small_run, tmp_path):
+    status, _, err = tnb('tnb-average', small_run, tmp_path/'mean', '--last', 3)
+    assert status == 0 and err.count('step-') == 3, err
+    status, out, _ = tnb('tnb-translate', tmp_path/'mean', stdin=b'a dog runs .\n')
+    assert status == 0 and out.strip()
+
+
+def test_average_refuses_what_it_cannot_do(small_run, tmp_path):
+    for args, why in (((tmp_path/'none', tmp_path/'mean'), 'holds no step-* checkpoints'), ((small_run, tmp_path/'mean', '--last', 0), 'at least one'), ((small_run, small_run), 'is no checkpoint')):
+        status, out, err = tnb('tnb-average', *args)
+        assert status == 2 and why in err and len(err.splitlines()) == 1, err
+    assert not (tmp_path/'mean').exists()
+
+
+@pytest.mark.parametrize('command', ['tnb-train', 'tnb-average', 'tnb-translate', 'tnb-eval'])
 def test_help_explains_every_option(command):
     status, out, _ = tnb(command, '-h')
-    options = [line for line in out.decode().splitlines() if line.startswith('  --')]
-    assert status == 0 and len(options) > 4
+    text = out.decode().partition('options:')[2]
+    entries = re.split(r'\n  (?=-)', text)[1:]
+    assert status == 0 and len(entries) >= 2
+    for entry in entries: assert len(re.split(r'\s{2,}|\n', entry.strip())) > 1, f'no help: {entry}'
 
 
 def test_resume_goes_on(corpus, tmp_path):

@@ -1,4 +1,5 @@
 "Copy, reverse and sort, learned through the command line to 99 % exact sequences (as Sockeye's system tests do)."
+import json
 import random
 
 import pytest
@@ -18,13 +19,29 @@ def write_corpus(folder, task, n=12_000):
             (folder/f'{name}.{lang}').write_text(''.join(' '.join(f(s)) + '\n' for s in part))
 
 
+def ok(*args, **kwargs):
+    status, out, err = tnb(*args, **kwargs)
+    assert status == 0, err
+    return out.decode()
+
+
+def mixed(lines):
+    "The lines with an empty one before each third."
+    return ''.join('\n'*(i % 3 == 0) + line + '\n' for i, line in enumerate(lines))
+
+
 @pytest.mark.parametrize('task', TASKS)
 def test_task_is_learned(task, tmp_path):
+    "train → average → translate, empty lines mixed in → eval."
     write_corpus(tmp_path, task)
-    status, _, err = tnb('tnb-train', '--data', tmp_path, '--src', 'in', '--tgt', 'out', '--out', tmp_path/'run', '--device', 'cpu', *SETTINGS)
-    assert status == 0, err
-    status, out, err = tnb('tnb-translate', tmp_path/'run', tmp_path/'test.in', '--device', 'cpu')
-    assert status == 0, err
-    pairs = list(zip(out.decode().splitlines(), (tmp_path/'test.out').read_text().splitlines(), strict=True))
-    exact = sum(found == right for found, right in pairs)/len(pairs)
+    ok('tnb-train', '--data', tmp_path, '--src', 'in', '--tgt', 'out', '--out', tmp_path/'run', '--device', 'cpu', *SETTINGS)
+    ok('tnb-average', tmp_path/'run', tmp_path/'mean', '--last', 3)
+    given, right = (mixed((tmp_path/f'test.{lang}').read_text().splitlines()) for lang in ('in', 'out'))
+    found = ok('tnb-translate', tmp_path/'mean', '--device', 'cpu', stdin=given.encode())
+    pairs = list(zip(found.splitlines(), right.splitlines(), strict=True))
+    assert all(f == '' for f, r in pairs if r == '')
+    pairs = [p for p in pairs if p[1]]
+    exact = sum(f == r for f, r in pairs)/len(pairs)
     assert exact >= .99, f'{exact:.1%} exact, for example {next(p for p in pairs if p[0] != p[1])}'
+    scores = json.loads(ok('tnb-eval', tmp_path/'mean', '--device', 'cpu', '--json'))
+    assert scores['test']['pairs'] == len(pairs) and scores['test']['BLEU']['score'] > 97

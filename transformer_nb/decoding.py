@@ -9,9 +9,10 @@ __all__ = ['BLOCK', 'Linear', 'Int8Linear', 'InferenceLayer', 'Inference', 'infe
            'decode_step', 'best_tokens', 'force', 'greedy', 'length_penalty', 'BeamSearch', 'beam_search', 'restrict',
            'pick', 'sample']
 
-# %% ../nbs/15_decoding.ipynb #086df12a
+# %% ../nbs/15_decoding.ipynb #38c2d2a6
 import hashlib
 import warnings
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +23,7 @@ from .attention import fused_attention, padding_mask
 from .core import InputError
 from .transformer import Transformer
 
-# %% ../nbs/15_decoding.ipynb #231ee645
+# %% ../nbs/15_decoding.ipynb #f98e24cb
 class Linear:
     "xWᵀ + b with W prepared once: on a CPU in the order in which oneDNN reads it, elsewhere as it is."
     def __init__(self,
@@ -38,11 +39,13 @@ class Linear:
         x:Tensor  # Shape (..., in)
     ) -> Tensor:  # Shape (..., out)
         "The product."
-        if self.packed: return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, 'relu' if self.relu else 'none', [], '')
-        y = F.linear(x, self.weight, self.bias)
-        return y.relu_() if self.relu else y
+        if not self.packed:
+            y = F.linear(x, self.weight, self.bias)
+            return y.relu_() if self.relu else y
+        rows = x.expand(4, *x.shape[1:]) if x.numel() == x.shape[-1] else x  # oneDNN reads W faster for four rows than for one
+        return torch.ops.mkldnn._linear_pointwise(rows, self.weight, self.bias, 'relu' if self.relu else 'none', [], '')[:len(x)]
 
-# %% ../nbs/15_decoding.ipynb #9bf2a2fa
+# %% ../nbs/15_decoding.ipynb #bf17acf1
 class Int8Linear:
     "xWᵀ + b in 8-bit integers: one scale for each row of W, fixed, and one for each row of x, taken from its largest number."
     def __init__(self,
@@ -66,12 +69,16 @@ class Int8Linear:
         y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
         return y.relu_() if self.relu else y
 
-# %% ../nbs/15_decoding.ipynb #5fea40ea
+# %% ../nbs/15_decoding.ipynb #b374ed7a
 def _joined(*maps, scale=1.):
     "Weight and bias of several linear maps as one, their rows below each other; the first one times `scale`."
     factors = [scale] + [1.]*(len(maps) - 1)
     bias = None if maps[0].bias is None else torch.cat([m.bias*f for m, f in zip(maps, factors)])
     return torch.cat([m.weight*f for m, f in zip(maps, factors)]), bias
+
+def _norm(layer):
+    "A LayerNorm as a function: of the weights alone, without what a module does around it."
+    return partial(F.layer_norm, normalized_shape=layer.normalized_shape, weight=layer.weight.detach(), bias=layer.bias.detach(), eps=layer.eps)
 
 class InferenceLayer:
     "A layer of encoder or decoder with its matrices joined and prepared."
@@ -79,21 +86,26 @@ class InferenceLayer:
         layer,  # EncoderLayer or DecoderLayer
         linear  # Linear or Int8Linear
     ):
-        self.attention = layer.self_attention
-        a, ff, scale = self.attention, layer.feed_forward, self.attention.d_k**-.5  # 1/√d_k goes into the matrix
+        a, ff = layer.self_attention, layer.feed_forward
+        self.h, self.widths, scale = a.h, [a.h*a.d_k, a.h*a.d_k, a.h*a.d_v], a.d_k**-.5  # 1/√d_k goes into the matrix
         self.qkv, self.o = linear(*_joined(a.W_q, a.W_k, a.W_v, scale=scale)), linear(*_joined(a.W_o))
         self.w1, self.w2 = linear(ff.W_1.weight, ff.W_1.bias, relu=True), linear(ff.W_2.weight, ff.W_2.bias)
         if hasattr(layer, 'cross_attention'):
             cross = layer.cross_attention
             self.cross_q, self.cross_o = linear(*_joined(cross.W_q, scale=scale)), linear(*_joined(cross.W_o))
-        self.norms, self.pre = [r.norm for r in layer.residuals], layer.residuals[0].pre
+        self.norms, self.pre = [_norm(r.norm) for r in layer.residuals], layer.residuals[0].pre
+
+    def split(self,
+        x:Tensor  # All heads side by side, shape (b, n, h·d)
+    ) -> Tensor:  # Shape (b, h, n, d)
+        "Cut into heads."
+        return x.view(*x.shape[:2], self.h, -1).transpose(1, 2)
 
     def heads(self,
         x:Tensor  # Queries, keys and values of all heads side by side, shape (b, n, h·(2·d_k + d_v))
     ) -> tuple:   # Queries (b, h, n, d_k), keys and values likewise
         "Apart, and cut into heads."
-        a = self.attention
-        return [a.split(t) for t in x.split([a.h*a.d_k, a.h*a.d_k, a.h*a.d_v], -1)]
+        return [self.split(t) for t in x.split(self.widths, -1)]
 
     def residual(self,
         i:int,     # Number of the sub-layer
@@ -109,7 +121,7 @@ class InferenceLayer:
         "§3.3."
         return self.w2(self.w1(x))
 
-# %% ../nbs/15_decoding.ipynb #4c99641f
+# %% ../nbs/15_decoding.ipynb #96499582
 BLOCK = 64  # Tokens of the vocabulary whose maximum is taken at once
 
 class Inference:
@@ -117,15 +129,20 @@ class Inference:
     @torch.no_grad()
     def __init__(self,
         model:Transformer,  # The trained model
-        int8:bool=False     # 8-bit integers (CPU)?
+        int8:bool=False,    # 8-bit integers (CPU)?
+        release:bool=False  # Give up the model's own matrices one by one, so that none is in memory twice?
     ):
         self.cfg, self.embedding, self.positions = model.cfg, model.embedding, model.positions
         W, linear = model.embedding.weight.detach(), Int8Linear if int8 else Linear
         if int8 and (W.device.type != 'cpu' or 'fbgemm' not in torch.backends.quantized.supported_engines):
             raise InputError(f"int8 decoding needs an x86 CPU, and the model is on {W.device}: leave int8 out, or choose the CPU")
-        self.encoder, self.decoder = ([InferenceLayer(layer, linear) for layer in stack] for stack in (model.encoder, model.decoder))
         self.encoder_norm, self.decoder_norm = model.encoder_norm, model.decoder_norm
         self.memory_kv = linear(*_joined(*(m for layer in model.decoder for m in (layer.cross_attention.W_k, layer.cross_attention.W_v))))
+        self.encoder, self.decoder = [], []
+        for layers, stack in ((self.encoder, model.encoder), (self.decoder, model.decoder)):
+            for layer in stack:
+                layers.append(InferenceLayer(layer, linear))
+                if release: layer.to('meta')
         fill = -len(W) % BLOCK
         bias = F.pad(torch.zeros_like(W[:, 0]), (0, fill), value=float('-inf'))
         bias[[self.cfg.pad_id, self.cfg.bos_id]] = float('-inf')
@@ -150,31 +167,34 @@ class Inference:
         return self.encoder_norm(x)
 
 def inference(
-    model,           # Transformer, or an Inference, which stays as it is
-    int8:bool=False  # 8-bit integers (CPU)?
-) -> Inference:      # What `greedy`, `beam_search` and `sample` take in place of the model
+    model,              # Transformer, or an Inference, which stays as it is
+    int8:bool=False,    # 8-bit integers (CPU)?
+    release:bool=False  # Give up the model's own matrices one by one, so that none is in memory twice? It is of no use then
+) -> Inference:         # What `greedy`, `beam_search` and `sample` take in place of the model
     "Prepare a model once for many calls."
-    return model if isinstance(model, Inference) else Inference(model, int8)
+    return model if isinstance(model, Inference) else Inference(model, int8, release)
 
-# %% ../nbs/15_decoding.ipynb #bd8abced
+# %% ../nbs/15_decoding.ipynb #7f31956d
 def max_lengths(
-    model,      # Transformer or Inference, for its cfg
-    src:Tensor  # Source ids, shape (b, n)
-) -> Tensor:    # Longest output of each sentence, in tokens with EOS, shape (b,)
+    model,         # Transformer or Inference, for its cfg
+    src:Tensor,    # Source ids, shape (b, n)
+    extra:int=50   # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
+) -> Tensor:       # Longest output of each sentence, in tokens with EOS, shape (b,)
     "Input length + 50 (§6.1), and never more than the model can hold."
-    return ((src != model.cfg.pad_id).sum(1) + 50).clamp(max=model.cfg.max_len)
+    return ((src != model.cfg.pad_id).sum(1) + extra).clamp(max=model.cfg.max_len)
 
-# %% ../nbs/15_decoding.ipynb #41cd5e5d
+# %% ../nbs/15_decoding.ipynb #84c33a64
 class DecoderCache:
     "What decoding keeps: the memory's keys and values, and those of all tokens so far; every sentence has one pool for its k beams."
     @torch.no_grad()
     def __init__(self,
         model:Inference,  # Prepared model
         src:Tensor,       # Source ids, shape (b, n)
-        k:int=1           # Beams a sentence
+        k:int=1,          # Beams a sentence
+        extra:int=50      # Tokens that the output may have more than the input
     ):
         cfg, b = model.cfg, len(src)
-        room, memory = max_lengths(model, src).max().item()*k, model.encode(src)
+        room, memory = max_lengths(model, src, extra).max().item()*k, model.encode(src)
         kv = model.memory_kv(memory).unflatten(-1, (cfg.N, -1)).split([cfg.h*cfg.d_k, cfg.h*cfg.d_v], -1)
         K, V = (t.unflatten(-1, (cfg.h, -1)).permute(2, 0, 3, 1, 4).contiguous() for t in kv)  # (N, b, h, n, d)
         own = lambda d: [memory.new_empty(b, cfg.h, room, d) for _ in range(cfg.N)]
@@ -234,7 +254,7 @@ def leave(self:DecoderCache,
     self.padding, self.ancestors = move(self.padding), self.ancestors[order]
     return order
 
-# %% ../nbs/15_decoding.ipynb #18dd0110
+# %% ../nbs/15_decoding.ipynb #e9abc8b2
 def attend(
     q:Tensor,  # Queries, divided by √d_k, shape (b, h, k, d_k)
     K:Tensor,  # Keys, shape (b, h, m, d_k)
@@ -261,7 +281,7 @@ def decode_step(
         def attend_self(y):
             q, k, v = layer.heads(layer.qkv(y))
             return layer.o(attend(q, *cache.extend(i, k, v), seen))
-        def attend_memory(y): return layer.cross_o(attend(layer.attention.split(layer.cross_q(y)), *cache.cross[i], cache.padding))
+        def attend_memory(y): return layer.cross_o(attend(layer.split(layer.cross_q(y)), *cache.cross[i], cache.padding))
         y = layer.residual(0, y, attend_self)
         y = layer.residual(1, y, attend_memory)
         y = layer.residual(2, y, layer.feed_forward)
@@ -303,7 +323,7 @@ def force(
     only = torch.full_like(scores, float('-inf')).scatter_(1, place, scores.gather(1, place))
     return torch.where(token[:, None] < 0, scores, only)
 
-# %% ../nbs/15_decoding.ipynb #f48baadf
+# %% ../nbs/15_decoding.ipynb #35acf90a
 def _one_by_one(
     model,           # Transformer or Inference
     src:Tensor,      # Source ids ending in EOS, shape (b, n)
@@ -313,18 +333,21 @@ def _one_by_one(
     "One token after the other; a sentence that is finished leaves the batch."
     model = inference(model)
     limits, cache, eos = max_lengths(model, src), DecoderCache(model, src), model.cfg.eos_id
-    forced, alive, outputs = _prefix_table(model, limits, prefix), torch.arange(len(src), device=src.device), [[] for _ in src]
+    forced, most, outputs = _prefix_table(model, limits, prefix), limits.tolist(), [[] for _ in src]
+    alive, rows = torch.arange(len(src), device=src.device), list(range(len(src)))  # the same, as a tensor and as numbers
     ids = torch.full_like(alive, model.cfg.bos_id)
-    while len(alive):
+    while rows:
         place, scores = cache.length, decode_step(model, ids, cache)
         if place < forced.shape[1]: scores = force(scores, forced[alive, place])
         ids = choose(scores, alive, place)
-        for row, token in zip(alive.tolist(), ids.tolist()):
+        tokens = ids.tolist()
+        for row, token in zip(rows, tokens):
             if token != eos: outputs[row].append(token)
-        going = (ids != eos) & (cache.length < limits[alive])
-        if not going.all():
-            order = cache.leave(going)
-            alive, ids = alive[order], ids[order]
+        going = [token != eos and cache.length < most[row] for row, token in zip(rows, tokens)]
+        if all(going): continue
+        order = cache.leave(torch.tensor(going, device=src.device))
+        alive, ids = alive[order], ids[order]
+        rows = alive.tolist()
     return outputs
 
 @torch.inference_mode()
@@ -344,7 +367,7 @@ def length_penalty(
     "GNMT's length penalty ((5 + length)/6)^α (Wu et al. 2016; §6.1 uses α = 0.6)."
     return ((5 + length)/6)**alpha
 
-# %% ../nbs/15_decoding.ipynb #505c9d34
+# %% ../nbs/15_decoding.ipynb #d8c675fc
 class BeamSearch:
     "Beam search over a batch; one of the k places belongs to the greedy path as long as that is open."
     def __init__(self,
@@ -353,11 +376,12 @@ class BeamSearch:
         beam:int,          # Hypotheses kept per sentence
         alpha:float,       # Length penalty
         nbest:int,         # How many of the best hypotheses must be right
-        prefix:list=None   # Forced beginnings, a list of ids a sentence
+        prefix:list=None,  # Forced beginnings, a list of ids a sentence
+        extra:int=50       # Tokens that the output may have more than the input
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
-        self.limits = max_lengths(model, src)
-        self.forced, self.cache = _prefix_table(self.model, self.limits, prefix), DecoderCache(self.model, src, beam)
+        self.limits = max_lengths(model, src, extra)
+        self.forced, self.cache = _prefix_table(self.model, self.limits, prefix), DecoderCache(self.model, src, beam, extra)
         self.alive = torch.arange(len(src), device=src.device)           # sentences still searched
         self.logp = self.cache.padding.new_full((len(src), beam), float('-inf'))
         self.logp[:, 0] = 0.                                              # k equal starts: only one counts
@@ -444,7 +468,7 @@ def run(self:BeamSearch) -> list: # Per sentence pairs (score, ids), best first
         self.drop_done()
     return self.finished
 
-# %% ../nbs/15_decoding.ipynb #9dd1f0a9
+# %% ../nbs/15_decoding.ipynb #51bc9ff0
 @torch.inference_mode()
 def beam_search(
     model,             # Transformer or Inference
@@ -452,13 +476,14 @@ def beam_search(
     beam:int=4,        # Hypotheses kept per sentence (§6.1: 4)
     alpha:float=.6,    # Length penalty (§6.1: 0.6), at least 0
     nbest:int=1,       # Hypotheses to return, at most `beam`
-    prefix:list=None   # Forced beginnings, a list of ids a sentence
+    prefix:list=None,  # Forced beginnings, a list of ids a sentence
+    extra:int=50       # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
 ) -> list:             # Per sentence up to `nbest` pairs (score, ids), best first, then those cut off; without BOS and EOS
     "Beam search with GNMT's length penalty (§6.1), never worse than greedy search; raises `InputError` for settings that make no sense."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
     if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
     if not alpha >= 0: raise InputError(f"alpha {alpha} must be 0 or more")  # below 0 the bound would not hold
-    return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest, prefix).run()]
+    return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest, prefix, extra).run()]
 
 # %% ../nbs/15_decoding.ipynb #d2859327
 def restrict(

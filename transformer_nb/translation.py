@@ -69,19 +69,22 @@ def paper_bleu(
     found = metric.corpus_score(list(map(paper_tokens, hypotheses)), [list(map(paper_tokens, references))])
     return {'score': round(found.score, 2), 'signature': str(metric.get_signature()).replace('tok:none', 'tok:moses-like+compounds')}
 
-# %% ../nbs/16_translation.ipynb #404bf36d
+# %% ../nbs/16_translation.ipynb #ca598779
 # force: no warning about spaces before full stops, which the built-in corpus has by design
-def _metrics(): return {'BLEU': sacrebleu.BLEU(force=True), 'chrF': sacrebleu.CHRF()}
+def _metrics(tokenize):
+    try: return {'BLEU': sacrebleu.BLEU(tokenize=tokenize, force=True), 'chrF': sacrebleu.CHRF()}
+    except (KeyError, RuntimeError): raise InputError(f"tokenizer {tokenize!r}: sacreBLEU has none of this name, or lacks its package (pip install 'sacrebleu[ja,ko]'); take 13a, zh or char") from None
 
 def score(
     hypotheses:list,       # Translations
     references:list,       # What they should be, same order
-    intervals:bool = False # Also 95 % confidence intervals, from 1,000 bootstrap draws?
+    intervals:bool=False,  # Also 95 % confidence intervals, from 1,000 bootstrap draws?
+    tokenize:str='13a'     # What sacreBLEU takes for words: '13a'; without spaces 'zh', 'char' (characters), 'ja-mecab'
 ) -> dict:                 # 'BLEU' and 'chrF': 'score', 'signature', and 'interval' (lower, upper) if wanted
-    "BLEU and chrF by sacreBLEU, cased and detokenised, with the signatures that make them comparable; raises `InputError` where the two do not match in number."
+    "BLEU and chrF by sacreBLEU, cased and detokenised, with the signatures that make them comparable; raises `InputError` where the two do not match in number, or for an unknown `tokenize`."
     _check_pairs(hypotheses, references)
     found = {}
-    for name, metric in _metrics().items():
+    for name, metric in _metrics(tokenize).items():
         result = metric.corpus_score(hypotheses, [references], n_bootstrap=1000 if intervals else 1)
         signature = str(metric.get_signature())
         value = json.loads(result.format(is_json=True, signature=signature))
@@ -148,17 +151,19 @@ class TooLong(InputError):
         self.index, self.why = index, f"{length:,} tokens do not fit the model's max_len {most:,}: split the text"
         super().__init__(f"sentence {index + 1}: {self.why}")
 
-# %% ../nbs/16_translation.ipynb #0d044aa5
+# %% ../nbs/16_translation.ipynb #5b72bb9d
 class Translator:
     "A trained model with its tokenizer: text in, text out."
     def __init__(self,
-        model,          # transformer.Transformer; is put into eval mode
-        tokenizer,      # tokenizer.Tokenizer it was trained with
-        about=None,     # What its checkpoint says of the training: corpus, languages, steps
-        int8:bool=False # Decode with 8-bit weights (on the CPU)?
+        model,           # transformer.Transformer (is put into eval mode), or decoding.Inference
+        tokenizer,       # tokenizer.Tokenizer it was trained with
+        about=None,      # What its checkpoint says of the training: corpus, languages, steps
+        int8:bool=False, # Decode with 8-bit weights (on the CPU)?
+        path=None        # The checkpoint, to read the model from it again where an Inference is not enough
     ):
-        self.model, self.tokenizer, self.about, self.int8 = model.eval(), tokenizer, about or {}, int8
-        self.ready, self.pool, self.pool_size = inference(model, int8=int8), None, 0
+        self.ready, self.tokenizer, self.about, self.int8, self.path = inference(model, int8), tokenizer, about or {}, int8, path
+        self.own, self.device = None if model is self.ready else model.eval(), self.ready.embedding.weight.device
+        self.pool, self.pool_size = None, 0
 
     @classmethod
     def from_pretrained(cls,
@@ -169,18 +174,24 @@ class Translator:
         "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off."
         found = checkpoints.load(path, default_device(device))
         if found.tokenizer is None: raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
-        return cls(found.model, found.tokenizer, found.training, int8)
+        return cls(inference(found.model, int8, release=True), found.tokenizer, found.training, int8, found.path)
+
+    @property
+    def model(self):
+        "The Transformer itself, which only attention maps and new processes need: read again if its matrices were given up."
+        self.own = self.own or checkpoints.load(self.path, self.device).model
+        return self.own
 
     def encode(self,
         texts:list # Sentences
     ) -> list:     # Lists of ids ending in EOS; EOS alone for an empty sentence
         "Sentences as ids; raises `TooLong` for one that is longer than the model."
-        rows, most = [ids + [EOS] for ids in self.tokenizer.encode(texts)], self.model.cfg.max_len
+        rows, most = [ids + [EOS] for ids in self.tokenizer.encode(texts)], self.ready.cfg.max_len
         for i, row in enumerate(rows):
             if len(row) > most: raise TooLong(i, len(row), most)
         return rows
 
-# %% ../nbs/16_translation.ipynb #34ce3f60
+# %% ../nbs/16_translation.ipynb #fb0c459d
 @patch
 def search(self:Translator,
     rows:list,   # Lists of ids ending in EOS
@@ -189,7 +200,7 @@ def search(self:Translator,
     n:int        # Hypotheses per sentence
 ) -> list:       # Per sentence pairs (score, ids)
     "Decode one batch."
-    src = pad(rows, next(self.model.parameters()).device)
+    src = pad(rows, self.device)
     return beam_search(self.ready, src, beam, 0. if beam == 1 else alpha, n)
 
 @patch
@@ -211,13 +222,13 @@ def _search_all(self:Translator,
         for i, h in zip(batch, hyps): found[i] = h
     return found
 
-# %% ../nbs/16_translation.ipynb #f09932c7
+# %% ../nbs/16_translation.ipynb #fd208456
 @patch
 def _parts(self:Translator,
     texts:list # Any texts
 ) -> list:     # Per text a list of parts that fit the model; most have one
     "Clean the texts, split the long ones."
-    texts, most = list(map(clean, texts)), self.model.cfg.max_len
+    texts, most = list(map(clean, texts)), self.ready.cfg.max_len
     fits = lambda text: len(self.tokenizer.encode([text])[0]) < most
     return [[text] if len(ids) < most else split_text(text, fits) for text, ids in zip(texts, self.tokenizer.encode(texts))]
 
@@ -229,10 +240,10 @@ def nbest(self:Translator,
     n:int=1,                 # Hypotheses per sentence, at most `beam`
     batch_tokens:int=4096,   # Padded tokens a batch, on the source side times beam
     processes:int=1          # Processes of one thread that share the work on the CPU
-) -> list:                   # Per text up to `n` pairs (score, text), best first; of a split text the scores are summed
+) -> list:                   # Per text up to `n` pairs (score, text), best first, then those cut off; of a split text the scores are summed
     "The best hypotheses of each text, in the order of the input; raises `InputError` for settings that make no sense."
     if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
-    parts, most = self._parts(texts), self.model.cfg.max_len
+    parts, most = self._parts(texts), self.ready.cfg.max_len
     # A single character can have more pieces than a tiny model holds
     rows = [ids[:most - 1] + [EOS] for ids in self.tokenizer.encode(list(chain.from_iterable(parts)))]
     found = iter(self._search_all(rows, beam, alpha, n, batch_tokens, processes))
@@ -259,7 +270,7 @@ def translate(self:Translator,
     "Translate texts."
     return [hyps[0][1] for hyps in self.nbest(texts, beam, alpha, 1, batch_tokens, processes)]
 
-# %% ../nbs/16_translation.ipynb #c9d54a45
+# %% ../nbs/16_translation.ipynb #31d56e1f
 def _end_with_parent():
     parent_process().join()
     os._exit(1)
@@ -271,11 +282,11 @@ def _start(models):
     Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     model, tokenizer, int8 = pickle.loads(models.get())
-    _worker = Translator(model, Tokenizer(tokenizer), int8=int8)
+    _worker = Translator(inference(model, int8, release=True), Tokenizer(tokenizer))
 
 def _search(rows, *settings): return _worker.search(rows, *settings)
 
-# %% ../nbs/16_translation.ipynb #203c9818
+# %% ../nbs/16_translation.ipynb #2dbdbced
 FEW = 64  # Sentences a process; fewer are not worth the seconds that a process takes to start
 
 @patch
@@ -306,7 +317,7 @@ def _share(self:Translator,
 ) -> list:          # Per batch what `search` finds
     "Share the batches out to worker processes, if there are enough sentences; raises `InputError` if such a process ends."
     if processes < 1: raise InputError(f"processes {processes} must be at least 1")
-    on_cpu, many = next(self.model.parameters()).device.type == 'cpu', sum(map(len, batches)) >= FEW*processes
+    on_cpu, many = self.device.type == 'cpu', sum(map(len, batches)) >= FEW*processes
     if not (on_cpu and many): return [self.search(rows, *settings) for rows in batches]
     try: return list(self._workers(processes).map(_search, batches, *map(repeat, settings)))
     except BaseException as e:
@@ -314,7 +325,7 @@ def _share(self:Translator,
         if not isinstance(e, BrokenProcessPool): raise
         raise InputError("a translation process ended too early: take fewer processes if memory is short; in a script, call this below  if __name__ == '__main__':") from e
 
-# %% ../nbs/16_translation.ipynb #bed4392c
+# %% ../nbs/16_translation.ipynb #de3a4b8f
 def compare(
     a:list,         # Translations of one system
     b:list,         # Translations of another, of the same sentences
@@ -322,7 +333,7 @@ def compare(
 ) -> dict:          # 'BLEU' and 'chrF': 'scores' (a, b), 'difference' b − a, 'p', 'signature'
     "Is system b better than a, or is it chance? Paired approximate randomisation by sacreBLEU (10,000 trials); raises `InputError` as `score` does."
     for hypotheses in (a, b): _check_pairs(hypotheses, references)
-    signatures, results = PairedTest([('a', a), ('b', b)], _metrics(), [references], test_type='ar')()
+    signatures, results = PairedTest([('a', a), ('b', b)], _metrics('13a'), [references], test_type='ar')()
     found, k = {}, sum(map(str.__ne__, a, b))
     for name, key in zip(('BLEU', 'chrF'), signatures):
         x, y = results[key]
@@ -331,17 +342,17 @@ def compare(
         found[name] = {'scores': (round(x.score, 2), round(y.score, 2)), 'difference': round(y.score - x.score, 2), 'p': round(p, 4), 'signature': str(signatures[key])}
     return found
 
-# %% ../nbs/16_translation.ipynb #be8ae26a
+# %% ../nbs/16_translation.ipynb #3597a262
 @patch
 def attention(self:Translator,
     text:str # One sentence, not empty
 ) -> dict:   # 'source', 'target': pieces; 'encoder', 'decoder', 'cross': weights, shape (N, h, queries, keys)
     "All three kinds of attention while the model translates a sentence: every layer and head; raises `TooLong` for one that does not fit."
-    rows, device = self.encode([clean(text)]), next(self.model.parameters()).device
+    rows = self.encode([clean(text)])
     if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
-    src = pad(rows, device)
-    ids = beam_search(self.ready, src)[0][0][1][:self.model.cfg.max_len - 1]  # with BOS it must fit the model
-    maps = attention_maps(self.model, src, torch.tensor([[BOS] + ids], device=device))
+    src = pad(rows, self.device)
+    ids = beam_search(self.ready, src)[0][0][1][:self.ready.cfg.max_len - 1]  # with BOS it must fit the model
+    maps = attention_maps(self.model, src, torch.tensor([[BOS] + ids], device=self.device))
     pieces = self.tokenizer.pieces
     return {'source': pieces(rows[0]), 'target': pieces(ids + [EOS])} | {kind: w[:, 0].cpu() for kind, w in maps.items()}
 
