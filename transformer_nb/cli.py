@@ -268,12 +268,12 @@ def average(
     checkpoints.average(paths, out)
     print(f"{out}: the mean of {', '.join(path.name for path in paths)}", file=sys.stderr)
 
-# %% ../nbs/21_cli.ipynb #1e013bdf
+# %% ../nbs/21_cli.ipynb #ca40ae5c
 @call_parse
 @_one_line_errors
 def demo(
     out:str='runs/demo',     # Directory of the run; an old demo there is replaced
-    minutes:float=3.         # Minutes of training
+    minutes:float=4.         # Minutes of training
 ):
     "Train a small model on the built-in corpus, score it, translate, draw its attention."
     shutil.rmtree(out, ignore_errors=True)

@@ -8,14 +8,13 @@ Docs: https://transformer-nb.github.io/transformer_nb/core.html.md"""
 __all__ = ['COLORS', 'InputError', 'default_device', 'fast_dtype', 'keep_memory', 'Profile', 'profile', 'seed_everything',
            'plot_style']
 
-# %% ../nbs/00_core.ipynb #00d03002
+# %% ../nbs/00_core.ipynb #d91040fe
 import ctypes
 import random
 import sys
 from dataclasses import dataclass, fields
 from os import environ
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from fastcore.xtras import Config
@@ -86,11 +85,12 @@ def seed_everything(
     "Seed Python's, NumPy's and torch's generators (all devices)."
     random.seed(seed); np.random.seed(seed % 2**32); torch.manual_seed(seed)
 
-# %% ../nbs/00_core.ipynb #a0926d5b
+# %% ../nbs/00_core.ipynb #21fcb9e2
 COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9')  # Okabe and Ito's palette, safe for colour-blind readers
 
 def plot_style():
     "One look for all figures: white ground, light grid, colours that colour-blind readers can tell apart."
+    import matplotlib.pyplot as plt  # not above: a command that draws nothing should not wait for it
     plt.rcParams.update({'figure.figsize': (7, 3), 'figure.dpi': 100, 'figure.constrained_layout.use': True,
         'axes.prop_cycle': plt.cycler(color=COLORS), 'axes.grid': True, 'grid.alpha': .3, 'image.cmap': 'viridis',
         'axes.spines.top': False, 'axes.spines.right': False, 'font.size': 10, 'axes.titlesize': 10})

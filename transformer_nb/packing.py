@@ -7,7 +7,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/packing.html.md"""
 # %% auto #0
 __all__ = ['SHORT', 'Packing', 'PackedMask']
 
-# %% ../nbs/01a_packing.ipynb #18d15614
+# %% ../nbs/01a_packing.ipynb #62e362d0
+from functools import cache
 from inspect import signature
 
 import torch
@@ -15,9 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import attention, causal_mask, fused_attention
-
-try: from torch.nn.attention.varlen import varlen_attn
-except ImportError: varlen_attn = None
 
 # %% ../nbs/01a_packing.ipynb #5a9dce60
 class _Select(torch.autograd.Function):
@@ -57,20 +55,26 @@ class Packing:
         "Back to one sequence a line."
         return _Select.apply(row, self.place, self.holes, self.here, self.none).unflatten(0, self.shape)
 
-# %% ../nbs/01a_packing.ipynb #f1bf031f
+# %% ../nbs/01a_packing.ipynb #7f27b7a2
+@cache
+def _kernel():
+    "Torch's attention for sequences of different lengths; None in an older torch."
+    try: from torch.nn.attention.varlen import varlen_attn
+    except ImportError: return None
+    return varlen_attn if 'window_size' in signature(varlen_attn).parameters else None
+
 def _varlen(q, k, v, h):
-    "Can torch's kernel for sequences of different lengths take these?"
-    if varlen_attn is None or not q.is_cuda or q.dtype not in (torch.float16, torch.bfloat16): return False
-    if 'window_size' not in signature(varlen_attn).parameters: return False  # an older torch
+    "Can it take these?"
+    if not q.is_cuda or q.dtype not in (torch.float16, torch.bfloat16) or _kernel() is None: return False
     return k.shape[1] == v.shape[1] and k.shape[1]//h in (32, 64, 128)
 
-def _by_kernel(mask, q, k, v, h):
+def _by_kernel(kernel, mask, q, k, v, h):
     "The same by torch's kernel, which needs no padding at all: it takes the cumulative lengths."
     q, k, v = (x.unflatten(-1, (h, -1)) for x in (q, k, v))
     longest = mask.queries.shape[1], mask.keys.shape[1]
-    return varlen_attn(q, k, v, mask.queries.ends, mask.keys.ends, *longest, window_size=(-1, 0 if mask.causal else -1)).flatten(1)
+    return kernel(q, k, v, mask.queries.ends, mask.keys.ends, *longest, window_size=(-1, 0 if mask.causal else -1)).flatten(1)
 
-# %% ../nbs/01a_packing.ipynb #0969034d
+# %% ../nbs/01a_packing.ipynb #bbb6795e
 SHORT = 256  # Keys up to which a CPU multiplies equation 1 out in bfloat16, where torch's fused kernel is slow to go backward
 
 class PackedMask:
@@ -91,7 +95,7 @@ class PackedMask:
         h:int       # Number of heads
     ) -> Tensor:    # Heads side by side, shape (t_q, h·d_v)
         "Equation 1 within every sequence and head."
-        if _varlen(q, k, v, h): return _by_kernel(self, q, k, v, h)
+        if _varlen(q, k, v, h): return _by_kernel(_kernel(), self, q, k, v, h)
         where = (self.queries, q), (self.keys, k), (self.keys, v)
         Q, K, V = (packing.unpack(x).unflatten(-1, (h, -1)).transpose(1, 2) for packing, x in where)  # (b, h, n, d)
         plain = q.device.type == 'cpu' and q.dtype == torch.bfloat16 and K.shape[2] <= SHORT

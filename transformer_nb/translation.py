@@ -8,7 +8,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/translation.html.md"""
 __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'FEW', 'paper_tokens', 'paper_bleu', 'score', 'clean',
            'split_text', 'rejoin', 'TooLong', 'Translator', 'compare', 'plot_attention']
 
-# %% ../nbs/16_translation.ipynb #bda000c5
+# %% ../nbs/16_translation.ipynb #dd61ecbe
 import json
 import os
 import pickle
@@ -22,7 +22,6 @@ from pathlib import Path
 from threading import Thread
 from unicodedata import category
 
-import matplotlib.pyplot as plt
 import sacrebleu
 import torch
 from fastcore.basics import patch
@@ -356,7 +355,7 @@ def attention(self:Translator,
     pieces = self.tokenizer.pieces
     return {'source': pieces(rows[0]), 'target': pieces(ids + [EOS])} | {kind: w[:, 0].cpu() for kind, w in maps.items()}
 
-# %% ../nbs/16_translation.ipynb #ce78881c
+# %% ../nbs/16_translation.ipynb #b97febee
 def plot_attention(
     weights,      # One map, shape (queries, keys)
     queries:list, # Pieces along the rows
@@ -364,6 +363,7 @@ def plot_attention(
     title:str=''  # Above the picture
 ):                # matplotlib Figure
     "One attention map with its words."
+    import matplotlib.pyplot as plt  # takes half a second, which the commands save
     plot_style()
     fig, ax = plt.subplots(figsize=(max(4., 1.5 + .38*len(keys)), 1 + .32*len(queries)))
     ax.imshow(weights, vmin=0, vmax=1, cmap='Blues', aspect='auto'); ax.grid(False); ax.set_title(title)

@@ -1,0 +1,106 @@
+"""What `tnb-train` reaches on real corpora in some minutes: the table of recipes on the front page and in lesson 16.
+
+    python benchmarks/recipes.py FOLDER                   # every recipe: about two hours
+    python benchmarks/recipes.py FOLDER multi30k-en-de    # one of them
+
+FOLDER holds the corpora as their publishers give them: multi30k/ (task 1, raw), tatoeba/ (eng-fra.txt.gz …, the sentence
+pairs of manythings.org/anki), small-parallel-enja/. Each recipe trains into runs/NAME, translates the test split with a beam
+of 4, and puts its scores into results/recipes.json. A run that is there already is only scored again. With `taskset -c 0`
+before it, all is done on one core: `cores` in the results says on how many.
+"""
+import argparse
+import gzip
+import json
+import os
+import random
+import subprocess
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import cpu_name
+
+from transformer_nb.corpora import load_corpus, read_lines
+from transformer_nb.translation import Translator, paper_bleu, score
+
+OUT, RUNS = Path(__file__).parent/'results'/'recipes.json', Path(__file__).parents[1]/'runs'
+HELD_OUT = 1000  # English sentences of Tatoeba for validation, and as many for the test
+
+
+@dataclass
+class Recipe:
+    corpus:str         # As a reader knows it
+    folder:str         # Inside FOLDER
+    src:str
+    tgt:str
+    minutes:float
+    options:str = ''   # More options of tnb-train
+
+    def data(self, place):
+        if self.folder != 'tatoeba': return place/self.folder
+        return tatoeba(place/'tatoeba'/f"eng-{({self.src, self.tgt} - {'eng'}).pop()}.txt.gz", self.src, self.tgt)
+
+
+SHORT = '--batch-tokens 1536 --warmup 600 --lr-factor 1'  # more and smaller steps, where sentences are short and minutes few
+RECIPES = {
+    'multi30k-en-de': Recipe('Multi30k', 'multi30k', 'en', 'de', 25),
+    'multi30k-de-en': Recipe('Multi30k', 'multi30k', 'de', 'en', 12, SHORT),
+    'tatoeba-eng-fra': Recipe('Tatoeba', 'tatoeba', 'eng', 'fra', 20, SHORT),
+    'tatoeba-jpn-eng': Recipe('Tatoeba', 'tatoeba', 'jpn', 'eng', 12, SHORT),
+    'enja': Recipe('small-parallel-enja (in words, lower case)', 'small-parallel-enja', 'en', 'ja', 15, SHORT),
+    'tatoeba-kor-eng': Recipe('Tatoeba', 'tatoeba', 'kor', 'eng', 3, f'{SHORT} --vocab-size 3000 --dropout 0.3'),
+}
+
+
+def tatoeba(file, src, tgt):
+    "A corpus folder, split by English sentence: no sentence of the test, in whatever translation, is in training."
+    groups = defaultdict(list)
+    for line in read_lines(file):
+        english, other = line.split('\t')[:2]
+        groups[english].append(other)
+    english = sorted(groups)
+    random.Random(0).shuffle(english)
+    splits = {'test': english[:HELD_OUT], 'val': english[HELD_OUT:2*HELD_OUT], 'train': english[2*HELD_OUT:]}
+    folder = RUNS/'corpora'/file.name.removesuffix('.txt.gz')
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, sentences in splits.items():
+        most = None if split == 'train' else 1  # one reference, the first
+        pairs = [(e, other) for e in sentences for other in groups[e][:most]]
+        for lang, side in (('eng', 0), (({src, tgt} - {'eng'}).pop(), 1)):
+            (folder/f'{split}.{lang}').write_text(''.join(pair[side] + '\n' for pair in pairs), encoding='utf-8')
+    return folder
+
+
+def run(name, recipe, place):
+    "Train if there is no run yet, translate the test split, score."
+    out, data = RUNS/name, recipe.data(place)
+    options = f'--src {recipe.src} --tgt {recipe.tgt} --minutes {recipe.minutes:g} {recipe.options}'.split()
+    if not (out/'averaged').exists(): subprocess.run(['tnb-train', '--data', data, '--out', out, *options], check=True)
+    corpus = load_corpus(str(data), recipe.src, recipe.tgt)
+    test = 'test' if 'test' in corpus.splits else (corpus.tests or ['val'])[0]
+    src, ref = map(list, zip(*corpus[test].pairs))
+    translator = Translator.from_pretrained(out)
+    found = translator.translate(src)
+    scores, about = score(found, ref, intervals=True), translator.about
+    for line in list(zip(src, found, ref))[:5]: print(*line, sep='\n    ')
+    return {'corpus': recipe.corpus, 'direction': f'{recipe.src}-{recipe.tgt}', 'test': test, 'pairs': about['pairs'],
+        'command': ' '.join(['tnb-train --data', recipe.folder, *options]), 'preset': about['preset'], 'minutes': recipe.minutes,
+        'steps': about['step'], 'seed': about['settings']['seed'],
+        'bleu': scores['BLEU']['score'], 'interval': scores['BLEU']['interval'], 'chrf': scores['chrF']['score'],
+        **({'paper_bleu': paper_bleu(found, ref)['score']} if recipe.tgt == 'de' else {}), 'signature': scores['BLEU']['signature'],
+        'cores': len(os.sched_getaffinity(0)), 'cpu': cpu_name()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('folder', type=Path, help='Folder of the corpora')
+    parser.add_argument('names', nargs='*', metavar='NAME', help=f'Recipes (default: all): {", ".join(RECIPES)}')
+    args = parser.parse_args()
+    for name in args.names or RECIPES:
+        row = run(name, RECIPES[name], args.folder)
+        kept = json.loads(OUT.read_text()) if OUT.exists() else {}
+        OUT.write_text(json.dumps(kept | {name: row}, indent=1, ensure_ascii=False) + '\n')
+        print(json.dumps(row, indent=1, ensure_ascii=False), flush=True)
+
+
+if __name__ == '__main__': main()
