@@ -143,7 +143,8 @@ def test_unknown_choice_is_refused(tmp_path, small_run):
 @pytest.fixture
 def translating(small_run):
     "tnb-translate with open pipes."
-    started = subprocess.Popen([BIN/'tnb-translate', small_run], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # as in a terminal: what a shell starts in the background ignores Ctrl-C
+    started = subprocess.Popen([BIN/'tnb-translate', small_run], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed)
     yield started
     started.kill()
     started.wait()
