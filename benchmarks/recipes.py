@@ -18,7 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import cpu_name
+from common import cpu_name, keep
 
 from transformer_nb.corpora import load_corpus, read_lines
 from transformer_nb.translation import Translator, paper_bleu, score
@@ -38,7 +38,7 @@ class Recipe:
 
     def data(self, place):
         if self.folder != 'tatoeba': return place/self.folder
-        return tatoeba(place/'tatoeba'/f"eng-{({self.src, self.tgt} - {'eng'}).pop()}.txt.gz", self.src, self.tgt)
+        return tatoeba(place/'tatoeba'/f"eng-{self.src if self.tgt == 'eng' else self.tgt}.txt.gz")
 
 
 SHORT = '--batch-tokens 1536 --warmup 600 --lr-factor 1'  # more and smaller steps, where sentences are short and minutes few
@@ -52,7 +52,7 @@ RECIPES = {
 }
 
 
-def tatoeba(file, src, tgt):
+def tatoeba(file):
     "A corpus folder, split by English sentence: no sentence of the test, in whatever translation, is in training."
     groups = defaultdict(list)
     for line in read_lines(file):
@@ -66,8 +66,8 @@ def tatoeba(file, src, tgt):
     for split, sentences in splits.items():
         most = None if split == 'train' else 1  # one reference, the first
         pairs = [(e, other) for e in sentences for other in groups[e][:most]]
-        for lang, side in (('eng', 0), (({src, tgt} - {'eng'}).pop(), 1)):
-            (folder/f'{split}.{lang}').write_text(''.join(pair[side] + '\n' for pair in pairs), encoding='utf-8')
+        for lang, side in zip(folder.name.split('-'), zip(*pairs)):
+            (folder/f'{split}.{lang}').write_text(''.join(line + '\n' for line in side), encoding='utf-8')
     return folder
 
 
@@ -83,7 +83,7 @@ def run(name, recipe, place):
     found = translator.translate(src)
     scores, about = score(found, ref, intervals=True), translator.about
     for line in list(zip(src, found, ref))[:5]: print(*line, sep='\n    ')
-    return {'corpus': recipe.corpus, 'direction': f'{recipe.src}-{recipe.tgt}', 'test': test, 'pairs': about['pairs'],
+    return {'name': name, 'corpus': recipe.corpus, 'direction': f'{recipe.src}-{recipe.tgt}', 'test': test, 'pairs': about['pairs'],
         'command': ' '.join(['tnb-train --data', recipe.folder, *options]), 'preset': about['preset'], 'minutes': recipe.minutes,
         'steps': about['step'], 'seed': about['settings']['seed'],
         'bleu': scores['BLEU']['score'], 'interval': scores['BLEU']['interval'], 'chrf': scores['chrF']['score'],
@@ -98,8 +98,7 @@ def main():
     args = parser.parse_args()
     for name in args.names or RECIPES:
         row = run(name, RECIPES[name], args.folder)
-        kept = json.loads(OUT.read_text()) if OUT.exists() else {}
-        OUT.write_text(json.dumps(kept | {name: row}, indent=1, ensure_ascii=False) + '\n')
+        keep(row, OUT, ('name',))
         print(json.dumps(row, indent=1, ensure_ascii=False), flush=True)
 
 
