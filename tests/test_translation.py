@@ -260,7 +260,7 @@ def test_int8_stays_near(copier):
 
 def test_int8_from_a_checkpoint(small_run):
     small = Translator.from_pretrained(small_run, 'cpu', int8=True)
-    assert small.int8 and len(small.translate(['a dog runs .', ''])) == 2
+    assert small.ready.int8 and len(small.translate(['a dog runs .', ''])) == 2
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class InferenceLayer:
         "§3.3."
         return self.w2(self.w1(x))
 
-# %% ../nbs/15_decoding.ipynb #96499582
+# %% ../nbs/15_decoding.ipynb #af243cac
 BLOCK = 64  # Tokens of the vocabulary whose maximum is taken at once
 
 class Inference:
@@ -132,7 +132,7 @@ class Inference:
         int8:bool=False,    # 8-bit integers (CPU)?
         release:bool=False  # Give up the model's own matrices one by one, so that none is in memory twice?
     ):
-        self.cfg, self.embedding, self.positions = model.cfg, model.embedding, model.positions
+        self.cfg, self.int8, self.embedding, self.positions = model.cfg, int8, model.embedding, model.positions
         W, linear = model.embedding.weight.detach(), Int8Linear if int8 else Linear
         if int8 and (W.device.type != 'cpu' or 'fbgemm' not in torch.backends.quantized.supported_engines):
             raise InputError(f"int8 decoding needs an x86 CPU, and the model is on {W.device}: leave int8 out, or choose the CPU")

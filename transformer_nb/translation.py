@@ -150,17 +150,17 @@ class TooLong(InputError):
         self.index, self.why = index, f"{length:,} tokens do not fit the model's max_len {most:,}: split the text"
         super().__init__(f"sentence {index + 1}: {self.why}")
 
-# %% ../nbs/16_translation.ipynb #5b72bb9d
+# %% ../nbs/16_translation.ipynb #8dcbdd4b
 class Translator:
     "A trained model with its tokenizer: text in, text out."
     def __init__(self,
         model,           # transformer.Transformer (is put into eval mode), or decoding.Inference
         tokenizer,       # tokenizer.Tokenizer it was trained with
         about=None,      # What its checkpoint says of the training: corpus, languages, steps
-        int8:bool=False, # Decode with 8-bit weights (on the CPU)?
+        int8:bool=False, # Decode with 8-bit weights (on the CPU)? An Inference has decided that already
         path=None        # The checkpoint, to read the model from it again where an Inference is not enough
     ):
-        self.ready, self.tokenizer, self.about, self.int8, self.path = inference(model, int8), tokenizer, about or {}, int8, path
+        self.ready, self.tokenizer, self.about, self.path = inference(model, int8), tokenizer, about or {}, path
         self.own, self.device = None if model is self.ready else model.eval(), self.ready.embedding.weight.device
         self.pool, self.pool_size = None, 0
 
@@ -173,7 +173,7 @@ class Translator:
         "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off."
         found = checkpoints.load(path, default_device(device))
         if found.tokenizer is None: raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
-        return cls(inference(found.model, int8, release=True), found.tokenizer, found.training, int8, found.path)
+        return cls(inference(found.model, int8, release=True), found.tokenizer, found.training, path=found.path)
 
     @property
     def model(self):
@@ -285,7 +285,7 @@ def _start(models):
 
 def _search(rows, *settings): return _worker.search(rows, *settings)
 
-# %% ../nbs/16_translation.ipynb #2dbdbced
+# %% ../nbs/16_translation.ipynb #90408d23
 FEW = 64  # Sentences a process; fewer are not worth the seconds that a process takes to start
 
 @patch
@@ -298,7 +298,7 @@ def _workers(self:Translator,
     context = get_context('spawn')  # fork would copy a parent whose threads hold locks
     models = context.Queue()        # writes in the background, so that all processes start at the same time
     models.cancel_join_thread()
-    for _ in range(processes): models.put(pickle.dumps((self.model, self.tokenizer.model, self.int8)))
+    for _ in range(processes): models.put(pickle.dumps((self.model, self.tokenizer.model, self.ready.int8)))
     self.pool, self.pool_size = ProcessPoolExecutor(processes, context, _start, (models,)), processes
     return self.pool
 
