@@ -44,6 +44,7 @@ class Recipe:
 SHORT = '--batch-tokens 1536 --warmup 600 --lr-factor 1'  # more and smaller steps, where sentences are short and minutes few
 RECIPES = {
     'multi30k-en-de': Recipe('Multi30k', 'multi30k', 'en', 'de', 25),
+    'multi30k-en-de-long': Recipe('Multi30k', 'multi30k', 'en', 'de', 50, SHORT),
     'multi30k-de-en': Recipe('Multi30k', 'multi30k', 'de', 'en', 12, SHORT),
     'tatoeba-eng-fra': Recipe('Tatoeba', 'tatoeba', 'eng', 'fra', 20, SHORT),
     'tatoeba-jpn-eng': Recipe('Tatoeba', 'tatoeba', 'jpn', 'eng', 12, SHORT),

@@ -57,6 +57,20 @@ def test_cached_logits_equal_teacher_forcing(changes):
     assert cache.length == tgt.shape[1]
 
 
+@pytest.mark.parametrize('changes', [{}, dict(norm='pre')])
+def test_uncompiled_steps_give_the_same(changes, monkeypatch):
+    "Where Python is too new for TorchScript, the same layers run as they are."
+    model, src = make(2, **changes), pad(sources(3, 20))
+    compiled = inference(model)
+    monkeypatch.setattr('sys.version_info', (3, 14))
+    plain = inference(model)
+    assert isinstance(compiled.step, torch.jit.ScriptModule) and not isinstance(plain.step, torch.jit.ScriptModule)
+    assert greedy(plain, src) == greedy(compiled, src)
+    for ours, theirs in zip(beam_search(plain, src, nbest=4), beam_search(compiled, src, nbest=4)):
+        assert [ids for _, ids in ours] == [ids for _, ids in theirs]
+        assert [score for score, _ in ours] == pytest.approx([score for score, _ in theirs], abs=1e-11)
+
+
 @pytest.mark.parametrize('k', [2, 3])
 @torch.no_grad()
 def test_beams_share_a_pool(k):
