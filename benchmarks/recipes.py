@@ -1,6 +1,6 @@
 """What `tnb-train` reaches on real corpora in some minutes: the table of recipes on the front page and in lesson 16.
 
-    python benchmarks/recipes.py FOLDER                   # every recipe: about two hours
+    python benchmarks/recipes.py FOLDER                   # every recipe: about three hours
     python benchmarks/recipes.py FOLDER multi30k-en-de    # one of them
 
 FOLDER holds the corpora as their publishers give them: multi30k/ (task 1, raw), tatoeba/ (eng-fra.txt.gz …, the sentence

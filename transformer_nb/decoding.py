@@ -24,7 +24,7 @@ from .attention import padding_mask
 from .core import InputError, give_back_memory
 from .transformer import Transformer
 
-# %% ../nbs/15_decoding.ipynb #a457a04e
+# %% ../nbs/15_decoding.ipynb #512d7052
 class Linear(nn.Module):
     "xWᵀ + b with W prepared once: on a CPU in the order in which oneDNN reads it, elsewhere as it is."
     def __init__(self,
@@ -44,10 +44,10 @@ class Linear(nn.Module):
         if not self.packed:
             y = F.linear(x, self.weight, self.bias)
             return y.relu_() if self.relu else y
-        single = x.numel() == x.shape[-1]
-        rows = x.view(1, -1).expand(4, -1) if single else x  # oneDNN reads W faster for four rows than for one
+        single = x.dim() == 2 and len(x) == 1
+        rows = x.expand(4, -1) if single else x  # oneDNN reads W faster for four rows than for one
         y = torch.ops.mkldnn._linear_pointwise(rows, self.weight, self.bias, 'relu' if self.relu else 'none', [], '')
-        return y[0].view(x.shape[:-1] + (-1,)) if single else y
+        return y[:1] if single else y
 
 # %% ../nbs/15_decoding.ipynb #481772e3
 class Int8Linear(nn.Module):
@@ -74,18 +74,18 @@ class Int8Linear(nn.Module):
         y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
         return y.relu_() if self.relu else y
 
-# %% ../nbs/15_decoding.ipynb #05bfd93a
+# %% ../nbs/15_decoding.ipynb #2fa68c87
 def attend(
     q:Tensor,         # Queries, divided by √d_k, shape (b, h, k, d_k)
     K:Tensor,         # Keys, shape (b, h, m, d_k)
     V:Tensor,         # Values, shape (b, h, m, d_v)
     mask:Tensor|None  # 0 or −∞, broadcasts to (b, h, k, m); None: all may be seen
-) -> Tensor:          # Heads side by side, shape (b, k, h·d_v)
+) -> Tensor:          # Heads side by side, shape (b·k, h·d_v)
     "Equation 1 for the few queries of a step."
-    if q.shape[2] == 1: return F.scaled_dot_product_attention(q, K, V, attn_mask=mask, scale=1.).flatten(1).unsqueeze(1)
+    if q.shape[2] == 1: return F.scaled_dot_product_attention(q, K, V, attn_mask=mask, scale=1.).flatten(1)
     scores = q @ K.transpose(2, 3)  # for several queries the plain products are faster than torch's fused kernel
     if mask is not None: scores += mask
-    return (scores.softmax(-1) @ V).transpose(1, 2).flatten(2)
+    return (scores.softmax(-1) @ V).transpose(1, 2).flatten(2).flatten(0, 1)
 
 # %% ../nbs/15_decoding.ipynb #ec565159
 def _joined(*maps, scale=1.):
@@ -104,7 +104,7 @@ class _Residual(nn.Module):
 
     def after(self, x, y): return x + y if self.pre else self.norm(x + y)
 
-# %% ../nbs/15_decoding.ipynb #c4ed9c34
+# %% ../nbs/15_decoding.ipynb #0a8c97a2
 class InferenceLayer(nn.Module):
     "A layer of encoder or decoder with its matrices joined and prepared."
     def __init__(self,
@@ -123,13 +123,14 @@ class InferenceLayer(nn.Module):
             self.memory_kv = linear(*_joined(cross.W_k, cross.W_v))
 
     def split(self,
-        x:Tensor  # All heads side by side, shape (b, n, h·d)
-    ) -> Tensor:  # Shape (b, h, n, d)
+        x:Tensor,  # All heads side by side, shape (b, n, h·d) or (b·n, h·d)
+        b:int      # Sentences
+    ) -> Tensor:   # Shape (b, h, n, d)
         "Cut into heads."
-        return x.unflatten(-1, [self.h, -1]).transpose(1, 2)
+        return x.view(b, -1, self.h, x.shape[-1]//self.h).transpose(1, 2)
 
     def forward(self,
-        y:Tensor,            # The newest tokens of all beams, shape (b, k, d_model)
+        y:Tensor,            # The newest tokens of all beams, shape (b·k, d_model)
         K:Tensor,            # Room for keys, shape (b, h, room, d_k); those of the newest tokens are written into it
         V:Tensor,            # Room for values, shape (b, h, room, d_v)
         start:int,           # How many keys are there already
@@ -137,14 +138,17 @@ class InferenceLayer(nn.Module):
         memory_K:Tensor,     # Keys of the memory, shape (b, h, n, d_k)
         memory_V:Tensor,     # Values of the memory, shape (b, h, n, d_v)
         padding:Tensor|None  # 0 or −∞, shape (b, 1, 1, n); None: no padding
-    ) -> Tensor:             # Shape (b, k, d_model)
+    ) -> Tensor:             # Shape (b·k, d_model)
         "A step of the decoder's layer (§3.1)."
-        end = start + y.shape[1]
+        b = len(K)
+        beams = len(y)//b
         q, k, v = self.qkv(self.first.before(y)).split(self.widths, -1)
-        K[:, :, start:end] = self.split(k)
-        V[:, :, start:end] = self.split(v)
-        y = self.first.after(y, self.o(attend(self.split(q), K[:, :, :end], V[:, :, :end], seen)))
-        y = self.middle.after(y, self.cross_o(attend(self.split(self.cross_q(self.middle.before(y))), memory_K, memory_V, padding)))
+        K.narrow(2, start, beams).copy_(self.split(k, b))
+        V.narrow(2, start, beams).copy_(self.split(v, b))
+        heads = attend(self.split(q, b), K.narrow(2, 0, start + beams), V.narrow(2, 0, start + beams), seen)
+        y = self.first.after(y, self.o(heads))
+        heads = attend(self.split(self.cross_q(self.middle.before(y)), b), memory_K, memory_V, padding)
+        y = self.middle.after(y, self.cross_o(heads))
         return self.last.after(y, self.w2(self.w1(self.last.before(y))))
 
 @patch
@@ -153,7 +157,7 @@ def encode(self:InferenceLayer,
     mask:Tensor  # Boolean, broadcasts to (b, h, n, n); True = may attend
 ) -> Tensor:     # Shape (b, n, d_model)
     "The encoder's layer (§3.1)."
-    q, k, v = map(self.split, self.qkv(self.first.before(x)).split(self.widths, -1))
+    q, k, v = [self.split(t, len(x)) for t in self.qkv(self.first.before(x)).split(self.widths, -1)]
     heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.)
     x = self.first.after(x, self.o(heads.transpose(1, 2).flatten(2)))
     return self.last.after(x, self.w2(self.w1(self.last.before(x))))
@@ -163,9 +167,9 @@ def memory(self:InferenceLayer,
     x:Tensor  # The encoder's output, shape (b, n, d_model)
 ) -> tuple:   # Its keys (b, h, n, d_k) and values (b, h, n, d_v)
     "What the decoder's layer reads from the memory, the same at every step."
-    return tuple(self.split(t).contiguous() for t in self.memory_kv(x).split(self.widths[1:], -1))
+    return tuple(self.split(t, len(x)).contiguous() for t in self.memory_kv(x).split(self.widths[1:], -1))
 
-# %% ../nbs/15_decoding.ipynb #b8419b1f
+# %% ../nbs/15_decoding.ipynb #5183f78d
 BLOCK = 64  # Tokens of the vocabulary whose maximum is taken at once
 
 class _Step(nn.Module):
@@ -178,7 +182,7 @@ class _Step(nn.Module):
     def forward(self, ids:Tensor, place:int, own:list[tuple[Tensor, Tensor]], start:int, seen:Tensor|None, memory:list[tuple[Tensor, Tensor]], padding:Tensor|None):
         y = F.embedding(ids, self.embedding)*self.scale + self.positions[place].to(self.embedding.dtype)
         for i, layer in enumerate(self.layers): y = layer(y, *own[i], start, seen, *memory[i], padding)
-        return self.scores(self.norm(y).flatten(0, 1))
+        return self.scores(self.norm(y))
 
 def _compiled(module):
     "By TorchScript, for Pythons that it knows; elsewhere the module as it is."
@@ -298,7 +302,7 @@ def leave(self:DecoderCache,
     self.padding, self.ancestors = move(self.padding), self.ancestors[order]
     return order
 
-# %% ../nbs/15_decoding.ipynb #9d8afd73
+# %% ../nbs/15_decoding.ipynb #35aa4ab6
 @torch.no_grad()
 def decode_step(
     model:Inference,    # Prepared model
@@ -309,7 +313,7 @@ def decode_step(
     place, start = cache.length, cache.used
     cache.lengthen()
     seen = cache.ancestors[:, None] if cache.k > 1 else None
-    return model.step(ids.view(-1, cache.k), place, cache.own, start, seen, cache.memory, cache.padding)
+    return model.step(ids, place, cache.own, start, seen, cache.memory, cache.padding)
 
 # %% ../nbs/15_decoding.ipynb #d937672e
 def best_tokens(
