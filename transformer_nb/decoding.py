@@ -104,7 +104,7 @@ class _Residual(nn.Module):
 
     def after(self, x, y): return x + y if self.pre else self.norm(x + y)
 
-# %% ../nbs/15_decoding.ipynb #0a8c97a2
+# %% ../nbs/15_decoding.ipynb #db79b15b
 class InferenceLayer(nn.Module):
     "A layer of encoder or decoder with its matrices joined and prepared."
     def __init__(self,
@@ -151,6 +151,7 @@ class InferenceLayer(nn.Module):
         y = self.middle.after(y, self.cross_o(heads))
         return self.last.after(y, self.w2(self.w1(self.last.before(y))))
 
+# %% ../nbs/15_decoding.ipynb #406072df
 @patch
 def encode(self:InferenceLayer,
     x:Tensor,    # Shape (b, n, d_model)
@@ -169,9 +170,7 @@ def memory(self:InferenceLayer,
     "What the decoder's layer reads from the memory, the same at every step."
     return tuple(self.split(t, len(x)).contiguous() for t in self.memory_kv(x).split(self.widths[1:], -1))
 
-# %% ../nbs/15_decoding.ipynb #5183f78d
-BLOCK = 64  # Tokens of the vocabulary whose maximum is taken at once
-
+# %% ../nbs/15_decoding.ipynb #a3100567
 class _Step(nn.Module):
     "From the newest tokens to the scores of the next: embedding, position, all layers of the decoder, softmax matrix."
     def __init__(self, model, layers, scores):
@@ -190,6 +189,9 @@ def _compiled(module):
     with warnings.catch_warnings():  # it is to go one day
         warnings.simplefilter('ignore')
         return torch.jit.script(module.eval())
+
+# %% ../nbs/15_decoding.ipynb #9fdb8b53
+BLOCK = 64  # Tokens of the vocabulary whose maximum is taken at once
 
 class Inference:
     "A model prepared for decoding: joined and packed matrices, no dropout; later changes of the model do not reach it."
@@ -226,6 +228,7 @@ class Inference:
         for layer in self.encoder: x = layer.encode(x, mask)
         return self.encoder_norm(x)
 
+# %% ../nbs/15_decoding.ipynb #589bcddf
 def inference(
     model,              # Transformer, or an Inference, which stays as it is
     int8:bool=False,    # 8-bit integers (CPU)?
@@ -243,7 +246,7 @@ def max_lengths(
     "Input length + 50 (§6.1), and never more than the model can hold."
     return ((src != model.cfg.pad_id).sum(1) + extra).clamp(max=model.cfg.max_len)
 
-# %% ../nbs/15_decoding.ipynb #5edf7e85
+# %% ../nbs/15_decoding.ipynb #53c806cd
 class DecoderCache:
     "What decoding keeps: the memory's keys and values, and those of all tokens so far; every sentence has one pool for its k beams."
     @torch.no_grad()
@@ -268,6 +271,7 @@ class DecoderCache:
         self.used += self.k
         if self.k > 1: self.ancestors = torch.cat([self.ancestors, self.itself.expand(len(self.ancestors), -1, -1)], -1)
 
+# %% ../nbs/15_decoding.ipynb #139af28e
 @patch
 def follow(self:DecoderCache,
     parent:Tensor  # For every beam: which beam it goes on from, shape (b, k)
@@ -513,7 +517,7 @@ def beam_search(
     if not alpha >= 0: raise InputError(f"alpha {alpha} must be 0 or more")  # below 0 the bound would not hold
     return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest, prefix, extra).run()]
 
-# %% ../nbs/15_decoding.ipynb #d2859327
+# %% ../nbs/15_decoding.ipynb #db33fcc0
 def restrict(
     p:Tensor,     # Probabilities, shape (r, V)
     top_k:int,    # Keep the k most probable tokens; 0: all
@@ -527,6 +531,7 @@ def restrict(
     needed = (share < top_p*share[:, -1:]).sum(-1, keepdim=True)  # tokens before the one that completes the share
     return p.masked_fill(p < ranked.gather(1, needed), 0)
 
+# %% ../nbs/15_decoding.ipynb #d2ff3f51
 def pick(
     p:Tensor,  # Weights of the tokens, shape (r, V); not all zero
     u:Tensor   # Random numbers between 0 and 1, shape (r,)
@@ -537,6 +542,7 @@ def pick(
     token = torch.searchsorted(share, u[:, None]*total, right=True)
     return torch.minimum(token, torch.searchsorted(share, total))[:, 0]  # rounding must not lead behind the last token
 
+# %% ../nbs/15_decoding.ipynb #bab14b00
 def _randoms(
     src:Tensor,     # Source ids, shape (b, n)
     seed,           # A number, or one a sentence
@@ -551,6 +557,7 @@ def _randoms(
         u[i, :lengths[i]] = torch.rand(int(lengths[i]), generator=generator)
     return u.to(src.device)
 
+# %% ../nbs/15_decoding.ipynb #6e5484ec
 @torch.inference_mode()
 def sample(
     model,                 # Transformer or Inference
