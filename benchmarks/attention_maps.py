@@ -1,0 +1,219 @@
+"""What the attention heads of a trained model look at, and what happens without them (paper's appendix), on the built-in corpus.
+
+    python benchmarks/attention_maps.py                  # trains the model of `make demo`, then measures
+    python benchmarks/attention_maps.py --model runs/demo   # measures a model that is there
+
+Writes results/attention_maps.json, which the lesson on attention maps reads: for every head the alignment error rate on the
+test split, how often it looks at the word that another one depends on, and how many words the model gets right
+without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
+"""
+import argparse
+import json
+import shutil
+import time
+from collections import Counter
+from contextlib import ExitStack
+from itertools import combinations, count
+from pathlib import Path
+from statistics import mean
+
+import torch
+from common import cpu_name
+
+from transformer_nb.agreement import lexicon
+from transformer_nb.attention_maps import (KINDS, aer, averaged_heads, between, compact, cut_path, dependency, diagonal, forced_attention, head_aer,
+    head_distance, looks_at, per_head, to_words, uniform_heads, without_heads, words_right)
+from transformer_nb.batching import encode_pairs
+from transformer_nb.constructions import Grammar
+from transformer_nb.core import default_device, seed_everything
+from transformer_nb.corpora import Split
+from transformer_nb.grammar import builtin_corpus
+from transformer_nb.tokenizer import train_tokenizer
+from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.transformer import Transformer, preset
+from transformer_nb.translation import Translator, score
+
+OUT = Path(__file__).parent/'results'/'attention_maps.json'
+RUN = Path('runs')/'attention_maps'  # the trained model stays here; --model of the same name measures it once more
+NAMES = {'pronoun': ('far_pronoun',), 'agreement': ('relative_clause',), 'bracket': ('perfect', 'modal', 'separable')}
+
+
+def pairs_of(examples): return [(e.en, e.de) for e in examples]
+
+
+# The model
+
+def train(corpus, steps, seed, device):
+    "The recipe of `make demo`, with a fixed number of steps."
+    seed_everything(seed)
+    tokenizer = train_tokenizer((side for pair in pairs_of(corpus['train']) for side in pair), 2000)
+    model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, norm='pre', dropout=0.))
+    train_pairs, val_pairs = (encode_pairs(tokenizer, Split(pairs_of(corpus[name])), model.cfg.max_len) for name in ('train', 'val'))
+    settings = TrainingConfig(steps=steps, batch_tokens=1536, warmup=200, lr_factor=.8, seed=seed, device=str(device), checkpoints=20)
+    shutil.rmtree(RUN, ignore_errors=True)
+    Trainer(model, tokenizer, train_pairs, val_pairs, settings, RUN).fit(quiet=True)
+    return Translator.from_pretrained(RUN, str(device))
+
+
+# What is measured
+
+def dependencies(names, n, seen, seed):
+    "Fresh sentences of some constructions that hold the dependency of that name: pairs (Example, Dependency)."
+    out = {}
+    for name, constructions in names.items():
+        g, found = Grammar(seed), {}
+        for k in count():
+            if len(found) == n: break
+            e = g.sample(constructions[k % len(constructions)])
+            d = dependency(e)
+            if d and d.name == name and d.distance >= 3 and e.en not in seen: found[e.en] = e, d
+        out[name] = list(found.values())
+    return out
+
+
+def round_grid(grid): return [[round(float(v), 3) for v in row] for row in grid]
+
+
+def alignment(translator, examples):
+    maps, gold = [forced_attention(translator, e.en, e.de) for e in examples], [set(e.alignment) for e in examples]
+    one_each = [{(i, j) for j, i in {j: i for i, j in links}.items()} for links in gold]
+    last_layer = [dict(m, cross=m['cross'][-1:].mean(1, keepdim=True)) for m in maps]
+    return {'sentences': len(examples), 'predicts': round_grid(head_aer(maps, gold)), 'fed': round_grid(head_aer(maps, gold, fed=True)),
+        'mean of the last layer': {'predicts': round_grid(head_aer(last_layer, gold))[0][0], 'fed': round_grid(head_aer(last_layer, gold, fed=True))[0][0]},
+        'diagonal': round(aer([diagonal(len(e.en.split()), len(e.de.split())) for e in examples], gold), 3), 'best possible': round(aer(one_each, gold), 3)}, maps
+
+
+def most_frequent(rows):
+    "Share of the most frequent dependent word: what a model without any idea could reach."
+    return round(Counter(e.de.split()[d.word] for e, d in rows).most_common(1)[0][1]/len(rows), 3)
+
+
+def hits(translator, cases):
+    "Share of the sentences in which each head's largest weight is where the dependency leads, and the best that a fixed distance reaches."
+    found, offsets = {kind: [] for kind in KINDS}, {kind: Counter() for kind in KINDS}
+    for e, d in cases:
+        words = to_words(forced_attention(translator, e.en, e.de))
+        for kind in KINDS:
+            if d.places[kind] is None: continue
+            found[kind].append(looks_at(words, kind, d.places[kind]))
+            offsets[kind][d.places[kind][1] - d.places[kind][0]] += 1
+    return {kind: {'heads': round_grid(torch.stack(rows).float().mean(0)), 'fixed distance': round(offsets[kind].most_common(1)[0][1]/len(rows), 3)}
+        for kind, rows in found.items() if rows}
+
+
+def by_length(rows, example):
+    "Sorted, so that sentences of similar length share a batch."
+    return sorted(rows, key=lambda row: len(example(row).en))
+
+
+def share(found): return round(mean(right for words in found for right in words), 4)
+
+
+def accuracy(translator, cases, others):
+    "Share of right words: those that depend on a far word, by name; all other words of these sentences; words of the test split."
+    found, rest = {}, []
+    for name, rows in cases.items():
+        right = words_right(translator, pairs_of(e for e, _ in rows))
+        found[name] = round(mean(sentence[d.word] for sentence, (_, d) in zip(right, rows)), 4)
+        rest += [sentence[:d.word] + sentence[d.word + 1:] for sentence, (_, d) in zip(right, rows)]
+    return found | {'other words': share(rest), 'test split': share(words_right(translator, pairs_of(others)))}
+
+
+def grids(cells): return {key: [[cell[key] for cell in row] for row in cells] for key in cells[0][0]}
+
+
+def ablation(translator, cases, others):
+    model, result = translator.model, {'whole': accuracy(translator, cases, others), 'without': {}, 'uniform': {}, 'all uniform': {}, 'averaged': {}}
+    test_words = lambda: share(words_right(translator, pairs_of(others)))
+    for kind in KINDS:
+        result['without'][kind] = grids(per_head(model, kind, without_heads, lambda: accuracy(translator, cases, others)))
+        result['uniform'][kind] = per_head(model, kind, uniform_heads, test_words)
+        every = [(kind, layer, head) for layer in range(model.cfg.N) for head in range(model.cfg.h)]
+        with uniform_heads(model, every): result['all uniform'][kind] = test_words()
+        with averaged_heads(model, [kind]): result['averaged'][kind] = test_words()
+        print(f'  {kind}: each head taken away', flush=True)
+    return result
+
+
+def together(translator, cases, others, dependencies):
+    "Accuracy without the 1, 2, 3, 4 heads that look most often at a dependency's far end, and without those that do so least."
+    out = {}
+    for name, kind in (('pronoun', 'encoder'), ('bracket', 'decoder')):
+        grid = dependencies[name][kind]['heads']
+        ranked = sorted(((kind, layer, head) for layer, row in enumerate(grid) for head in range(len(row))), key=lambda place: -grid[place[1]][place[2]])
+        out[name] = {'kind': kind, 'heads': ranked[:4], 'other heads': ranked[:-5:-1]}
+        for key, heads in (('without them', ranked[:4]), ('without others', ranked[:-5:-1])):
+            out[name][key] = []
+            for k in range(1, 5):
+                with without_heads(translator.model, heads[:k]): out[name][key].append(accuracy(translator, cases, others))
+    return out
+
+
+def paths(translator, rows, kinds):
+    "Share of right words that depend on a far noun, if their own row can see it and the two words before it in no head of these kinds."
+    right = 0
+    for e, d in rows:
+        maps = forced_attention(translator, e.en, e.de)
+        with ExitStack() as stack:
+            for kind in kinds:
+                row, column = d.places[kind]
+                stack.enter_context(cut_path(translator.model, kind, between(maps, kind, [row], range(max(0, column - 2), column + 1))))
+            right += words_right(translator, [(e.en, e.de)])[0][d.word]
+    return round(right/len(rows), 3)
+
+
+def by_number(translator, rows):
+    "Share of right verbs after singular and after plural subjects."
+    right = {'singular': [], 'plural': []}
+    plural = {n.en_plural.split()[-1] for n in lexicon().nouns}
+    for (e, d), words in zip(rows, words_right(translator, pairs_of(e for e, _ in rows))):
+        right['plural' if e.en.split()[d.places['encoder'][1]] in plural else 'singular'].append(words[d.word])
+    return {number: {'sentences': len(r), 'right': round(mean(r), 3)} for number, r in right.items()}
+
+
+def examples_of(translator, cases, test):
+    "One short sentence of each kind that is translated without a fault."
+    chosen, pieces = {}, lambda e: sum(map(len, translator.encode([e.en, e.de])))
+    for name, examples in {'test': test, **{name: [e for e, _ in rows] for name, rows in cases.items()}}.items():
+        short = sorted((e for e in examples if len(e.en.split()) >= 8), key=pieces)[:40]
+        chosen[name] = next(e for e, found in zip(short, translator.translate([e.en for e in short])) if found == e.de)
+    return {name: {'en': e.en, 'de': e.de} | compact(forced_attention(translator, e.en, e.de)) for name, e in chosen.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--model', type=Path, help='checkpoint directory, instead of training')
+    parser.add_argument('--steps', type=int, default=1000)
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--sentences', type=int, default=150, help='for each kind of dependency')
+    parser.add_argument('--device', default='auto')
+    parser.add_argument('--out', type=Path, default=OUT)
+    args = parser.parse_args()
+    start, cpu, device = time.perf_counter(), time.process_time(), default_device(args.device)
+    corpus = builtin_corpus()
+    translator = Translator.from_pretrained(args.model, str(device)) if args.model else train(corpus, args.steps, args.seed, device)
+    print(f'model ready after {(time.perf_counter() - start)/60:.1f} minutes', flush=True)
+    test, seen = corpus['test'], {e.en for e in corpus['train']}
+    cases = dependencies(NAMES, args.sentences, seen, 1_000_003 + args.seed)
+    src, ref = zip(*pairs_of(test))
+    bleu = score(translator.translate(list(src)), list(ref))['BLEU']
+    links, maps = alignment(translator, test)
+    result = {'about': None, 'alignment': links,
+        'distance': {'encoder': round_grid(head_distance(maps[:100], 'encoder'))},
+        'dependencies': {name: {'sentences': len(rows), 'mean distance': round(mean(d.distance for _, d in rows), 1), 'most frequent word': most_frequent(rows)} | hits(translator, rows) for name, rows in cases.items()}}
+    print('maps measured', flush=True)
+    result['by number'] = by_number(translator, cases['agreement'])
+    fewer, others = {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()}, by_length(test[:100], lambda e: e)
+    result['ablation'] = ablation(translator, fewer, others)
+    result['together'] = together(translator, fewer, others, result['dependencies'])
+    result['paths'] = {' + '.join(kinds) or 'none': paths(translator, cases['pronoun'][:100], kinds) for n in range(4) for kinds in combinations(KINDS, n)}
+    result['examples'] = examples_of(translator, cases, test)
+    result['about'] = {'command': 'python benchmarks/attention_maps.py' + (f' --model {args.model}' if args.model else ''), 'seed': args.seed,
+        'steps': translator.about['step'], 'trained for': f"{translator.about['seconds']/60:.1f} minutes", 'bleu': bleu['score'], 'signature': bleu['signature'], 'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
+        'torch': torch.__version__, 'minutes': round((time.perf_counter() - start)/60, 1), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(result, ensure_ascii=False, separators=(',', ':')) + '\n', encoding='utf-8')
+    print(f"{args.out}: {args.out.stat().st_size//1000} kB, {result['about']}")
+
+
+if __name__ == '__main__': main()

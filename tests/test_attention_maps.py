@@ -1,0 +1,220 @@
+"""Attention maps: the viewer in a real browser, maps of words for any text, gold dependencies against the lexicon, edits of heads
+that leave no trace, and the stored measurements."""
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_nb.agreement import lexicon
+from transformer_nb.attention_maps import (KINDS, Viewer, _asset, align, attention_viewer, averaged_heads, compact, dependency, expand,
+    forced_attention, labels, per_head, to_words, uniform_heads, without_heads, word_ids, words_right)
+from transformer_nb.constructions import Grammar
+from transformer_nb.core import InputError
+from transformer_nb.translation import Translator
+
+RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
+EVIL = '</div><script>document.title = "broken"</script>" \' & <b>'
+CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome', 'chrome'))), None)
+
+
+@pytest.fixture(scope='module')
+def translator(small_run): return Translator.from_pretrained(small_run, 'cpu')
+
+
+def some_maps(n, m, N=2, h=3, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    shapes = {'encoder': (n, n), 'decoder': (m, m), 'cross': (m, n)}
+    words = lambda k: [*(f'▁w{i}' for i in range(k - 1)), '</s>']
+    return {'source': words(n), 'target': words(m)} | {kind: torch.rand(N, h, *s, generator=g).softmax(-1) for kind, s in shapes.items()}
+
+
+# The viewer
+
+def data_of(page): return [json.loads(html.unescape(text)) for text in re.findall(r'data-maps="([^"]*)"', page)]
+
+
+def dom(path, tmp_path):
+    "The page after its scripts have run."
+    done = subprocess.run([CHROMIUM, '--headless', '--no-sandbox', '--disable-gpu', f'--user-data-dir={tmp_path}/profile', '--dump-dom', path.as_uri()],
+        capture_output=True, text=True, timeout=60)
+    return done.stdout
+
+
+def test_the_viewer_needs_nothing_from_elsewhere_and_has_no_ids():
+    page = attention_viewer(some_maps(4, 5)).html
+    assert not re.search(r'\s(src|href|id)=|@import|url\(|fetch\(|\bimport\b', page)
+
+
+def test_tokens_are_data_and_never_markup():
+    maps = some_maps(4, 5)
+    maps['source'][0] = EVIL
+    page = attention_viewer(maps).html
+    assert page.count('<script>') == 1 and page.count('<div') == 1
+    assert data_of(page)[0][0]['kinds']['encoder']['queries'][0] == EVIL
+
+
+def test_a_list_of_maps_makes_one_viewer_and_none_is_refused():
+    assert len(data_of(attention_viewer([some_maps(3, 3), some_maps(6, 2)]).html)[0]) == 2
+    with pytest.raises(InputError, match='no maps to show'): attention_viewer([])
+
+
+@pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
+def test_two_viewers_on_a_page_in_a_browser(tmp_path):
+    first, second = some_maps(4, 5), some_maps(7, 3, N=1, h=2, seed=1)
+    first['source'][0] = EVIL
+    page = tmp_path/'maps.html'
+    Viewer(attention_viewer(first).html + attention_viewer([second, first]).html).save(page)
+    found = dom(page, tmp_path)
+    assert '<title>Attention maps</title>' in found and found.count('data-ready') >= 2
+    assert 'needs JavaScript' not in found and html.escape(EVIL, quote=False) in found
+    assert found.count('<canvas') == 2*3 + 1*2                      # a small picture for each head of each viewer
+    buttons = re.findall(r'<button[^>]*>', found)
+    assert len(buttons) == 6 + (5 + 4) + 2 + (3 + 7)                # heads, queries and keys of each
+    assert sum('aria-pressed="true"' in b for b in buttons) == 2
+    assert sum('tabindex="0"' in b for b in buttons) == 2*3         # one stop of the Tab key for each group
+
+
+POINT = """<script>
+const list = document.querySelectorAll('select'), side = k => document.querySelectorAll('.tnb-side')[k].children
+list[0].value = 1; list[0].dispatchEvent(new Event('change'))              // the second sentence
+list[1].value = 0; list[1].dispatchEvent(new Event('change'))              // its encoder
+document.querySelectorAll('.tnb-heads button')[4].click()                  // layer 2, head 2
+side(0)[2].dispatchEvent(new Event('mouseenter'))
+document.title = document.querySelector('.tnb-status').textContent + ' | ' + document.querySelectorAll('svg line').length
+</script>"""
+
+
+@pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
+def test_pointing_at_a_token_in_a_browser(tmp_path):
+    first, second = some_maps(4, 5), some_maps(5, 4, seed=1)
+    second['encoder'][1, 1, 2] = torch.tensor([0., .7, .3, 0., 0.])
+    page = tmp_path/'maps.html'
+    Viewer(attention_viewer([first, second]).html + POINT).save(page)
+    assert '<title>From “▁w2”: “▁w1” 70 %, “▁w2” 30 % | 2</title>' in dom(page, tmp_path)
+
+
+def test_the_viewers_rules_touch_nothing_else():
+    rules = [line for line in _asset('viewer.css').splitlines() if line]
+    assert len(rules) > 10 and all(rule.startswith('.tnb-attention ') for rule in rules)
+    assert '</' not in _asset('viewer.js')                                 # nothing that would end the script early
+
+
+def test_compact_is_json_and_expands():
+    maps = some_maps(5, 4)
+    again = expand(json.loads(json.dumps(compact(maps))))
+    for kind in KINDS: assert (again[kind] - maps[kind]).abs().max() <= 5.1e-4
+
+
+# Maps of words
+
+@pytest.mark.parametrize('source, target', [('a dog runs .', 'ein Hund läuft .'), ('x', 'y z'), ('12,5 %   of   it', 'Ärger'), ('犬が走る。', 'ein Hund')])
+def test_maps_of_words_are_distributions(translator, source, target):
+    maps = forced_attention(translator, source, target)
+    words = to_words(maps)
+    assert [len(words['source']), len(words['target'])] == [len(source.split()) + 1, len(target.split()) + 1]
+    for kind in KINDS:
+        assert words[kind].shape[2:] == tuple(map(len, labels(words, kind)))
+        assert torch.allclose(words[kind].sum(-1), torch.ones(()), atol=1e-5)
+    for fed in (False, True):
+        assert all(0 <= i < len(source.split()) and 0 <= j < len(target.split()) for layer in align(maps, fed) for head in layer for i, j in head)
+
+
+def test_words_right_has_one_answer_a_word(translator):
+    examples = Grammar(3).samples(40)
+    pairs = [(e.en, e.de) for e in examples]
+    assert [len(row) for row in words_right(translator, pairs, batch=7)] == [len(e.de.split()) for e in examples]
+    assert words_right(translator, pairs, batch=7) == words_right(translator, pairs, batch=40)
+
+
+def test_an_empty_sentence_is_refused(translator):
+    with pytest.raises(InputError, match='empty sentence'): forced_attention(translator, '', 'ein Hund')
+
+
+def test_word_ids_without_a_mark(): assert word_ids(['x', 'y', '▁z']) == [0, 0, 1]
+
+
+# Gold dependencies
+
+PRONOUNS = {'m': {'er', 'ihn', 'ihm'}, 'f': {'sie', 'ihr'}, 'n': {'es', 'ihm'}}
+
+
+def test_pronouns_lead_to_a_noun_of_their_gender():
+    genders = {form: n.gender for n in lexicon().nouns for form in {n.de, n.genitive}}
+    g, singular = Grammar(11), 0
+    for _ in range(300):
+        e = g.sample('far_pronoun')
+        d = dependency(e)
+        row, column = d.places['decoder']
+        assert d.name == 'pronoun' and row == d.word and e.en.split()[d.places['encoder'][0]] in ('it', 'they', 'them')
+        if e.en.split()[d.places['encoder'][0]] != 'it': continue
+        singular += 1
+        assert e.de.split()[row] in PRONOUNS[genders[e.de.split()[column - 1]]], (e.en, e.de)
+    assert singular > 100
+
+
+@pytest.mark.parametrize('construction', ['relative_clause', 'perfect', 'modal', 'separable'])
+def test_places_lie_inside_the_sentence(construction):
+    g, found = Grammar(12), 0
+    for _ in range(200):
+        e = g.sample(construction)
+        d = dependency(e)
+        if d is None: continue
+        found += 1
+        n, m = len(e.en.split()), len(e.de.split())
+        sizes = {'encoder': (n, n), 'decoder': (m, m + 1), 'cross': (m, n)}
+        assert all(place is None or all(0 <= p < s for p, s in zip(place, sizes[kind])) for kind, place in d.places.items())
+        assert d.places['decoder'][1] <= d.word and d.distance > 0
+    assert found > 20
+
+
+# Edits of heads
+
+def weights(model): return {name: p.clone() for name, p in model.state_dict().items()}
+
+
+@pytest.mark.parametrize('edit', [without_heads, uniform_heads])
+def test_edits_are_undone_even_after_an_error(translator, edit):
+    before = weights(translator.model)
+    with pytest.raises(KeyError):
+        with edit(translator.model, [('encoder', 0, 1), ('cross', 1, 0)]): raise KeyError
+    for name, p in translator.model.state_dict().items(): assert torch.equal(p, before[name]), name
+
+
+def test_a_uniform_decoder_head_still_sees_no_future(translator):
+    with uniform_heads(translator.model, [('decoder', 0, 0)]): maps = forced_attention(translator, 'a dog', 'ein Hund läuft')
+    m = maps['decoder'].shape[-1]
+    expected = torch.ones(m, m).tril()
+    assert torch.allclose(maps['decoder'][0, 0], expected/expected.sum(-1, keepdim=True), atol=1e-6)
+
+
+def test_averaged_heads_share_one_map_and_come_back(translator):
+    plain = forced_attention(translator, 'a dog runs .', 'ein Hund läuft .')
+    with averaged_heads(translator.model, ['encoder']): shared = forced_attention(translator, 'a dog runs .', 'ein Hund läuft .')
+    assert torch.allclose(shared['encoder'], shared['encoder'][:, :1].expand_as(shared['encoder']))
+    assert torch.allclose(shared['encoder'][0, 0], plain['encoder'][0].mean(0), atol=1e-6)   # below the first layer nothing has changed yet
+    again = forced_attention(translator, 'a dog runs .', 'ein Hund läuft .')
+    for kind in KINDS: assert torch.equal(again[kind], plain[kind])
+
+
+def test_per_head_measures_every_head_alone(translator):
+    before, cfg = weights(translator.model), translator.model.cfg
+    changed = lambda: sum(not torch.equal(p, before[name]) for name, p in translator.model.state_dict().items())
+    assert per_head(translator.model, 'cross', without_heads, changed) == [[1]*cfg.h]*cfg.N
+
+
+# What was measured
+
+def test_stored_measurements():
+    assert RESULTS.stat().st_size <= 100_000
+    measured = json.loads(RESULTS.read_text(encoding='utf-8'))
+    alignment = measured['alignment']
+    assert min(min(map(min, alignment[row])) for row in ('predicts', 'fed')) <= .25 < alignment['diagonal']
+    assert set(measured['about']) >= {'command', 'seed', 'steps', 'minutes', 'machine', 'bleu', 'signature'}
+    for e in measured['examples'].values():
+        maps = expand(e)
+        for kind in KINDS: assert (maps[kind].sum(-1) - 1).abs().max() < .02

@@ -1,0 +1,102 @@
+"RNNSearch and ConvS2S beside the Transformer: operations counted, padding and future without effect; the script of Table 2."
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from transformer_nb.corpora import Corpus, Split
+from transformer_nb.grammar import builtin_corpus
+from transformer_nb.table2 import MODELS, RUNS, build, greedy_anew
+from transformer_nb.tokenizer import BOS, EOS, PAD
+
+BENCHMARKS = Path(__file__).parents[1]/'benchmarks'
+SMALL = {'builtin': {'test': 'test', 'sentences': 3, 'drawn': 300, 'max_words': 8, 'vocab_size': 300, 'batch_tokens': 256, 'flops': 5e8, 'seeds': 1},
+    'multi30k': {'test': 'test', 'sentences': 3, 'vocab_size': 300, 'batch_tokens': 256, 'flops': 5e8, 'seeds': 1}, 'factors': [.5, 1.], 'marks': [.5, 1.]}
+OTHERS = [name for name in MODELS if name != 'Transformer']
+
+
+@pytest.mark.parametrize('name', OTHERS)
+@pytest.mark.parametrize('n, m', [(3, 11), (20, 7)])
+def test_flops(name, n, m):
+    "The formula against torch's counter: exact forward, and backward but for the gradients of constants."
+    model = build(name, vocab_size=90, d_model=32)
+    src, tgt = torch.randint(3, 90, (4, n)), torch.randint(3, 90, (4, m))
+    with FlopCounterMode(display=False) as forward: logits = model(src, tgt)
+    with FlopCounterMode(display=False) as backward: logits.sum().backward()
+    formula = model.flops([n]*4, [m]*4)
+    assert 3*forward.get_total_flops() == formula
+    assert .93 < (forward.get_total_flops() + backward.get_total_flops())/formula <= 1
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_padding_and_future(name):
+    torch.manual_seed(0)
+    model = build(name, vocab_size=50, d_model=32).eval()
+    src, tgt = torch.randint(3, 50, (2, 9)), torch.randint(3, 50, (2, 8))
+    src[1, 4:], tgt[1, 5:], tgt[:, 0] = PAD, PAD, BOS
+    both = model(src, tgt)
+    assert torch.allclose(both[1:, :5], model(src[1:, :4], tgt[1:, :5]), atol=1e-5)
+    other = tgt.clone()
+    other[0, 4] = (tgt[0, 4] - 2) % 47 + 3
+    assert torch.allclose(model(src, other)[0, :4], both[0, :4], atol=1e-5)
+    assert not torch.allclose(model(src, other)[0, 4], both[0, 4], atol=1e-3)
+    assert torch.allclose(model.embedding.logits(model.hidden(src, tgt)), both[tgt != PAD], atol=1e-5)
+
+
+@pytest.mark.parametrize('name', OTHERS)
+def test_learns_to_copy(name):
+    "A hundred steps on random words: the search gives the source back."
+    torch.manual_seed(0)
+    model = build(name, vocab_size=12, d_model=32)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    end = torch.full((32, 1), EOS)
+    for _ in range(150):
+        words = torch.randint(3, 12, (32, 4))
+        src, tgt = torch.cat([words, end], 1), torch.cat([end*0 + BOS, words], 1)
+        loss = torch.nn.functional.cross_entropy(model(src, tgt).flatten(0, 1), src.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    found = greedy_anew(model.eval(), src)
+    assert sum(row == words.tolist() for row, words in zip(found, words)) >= 28
+
+
+def test_runs_are_rows(): assert {pair for _, pair in RUNS} == {'en-de', 'en-fr'}
+
+
+@pytest.fixture
+def table2(monkeypatch):
+    "The script in miniature."
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import table2
+    drawn = builtin_corpus(300, 10, 10, 0)
+    corpus = Corpus('en', 'de', {name: Split([(e.en, e.de) for e in drawn[name]]) for name in ('train', 'val', 'test')})
+    monkeypatch.setattr(table2, 'RECIPE', table2.RECIPE | SMALL)
+    for name in ('load_corpus', 'short_corpus'): monkeypatch.setattr(table2, name, lambda *args: corpus)
+    table2.prepare.cache_clear()
+    yield table2
+    table2.prepare.cache_clear()
+
+
+def test_goes_on_where_it_stopped(table2, tmp_path, monkeypatch):
+    out = tmp_path/'table2.json'
+    table2.main(['--most', '7', '--out', str(out), '--device', 'cpu'])
+    first = json.loads(out.read_text())
+    assert (len(first['tuning']), len(first['runs'])) == (6, 1)
+    table2.main(['--multi30k', 'somewhere', '--out', str(out), '--device', 'cpu'])
+    results = json.loads(out.read_text())
+    assert results['tuning'] == first['tuning'] and results['runs'][0] == first['runs'][0]  # not made again
+    assert [(run['corpus'], run['model']) for run in results['runs']] == [(corpus, model) for corpus in ('builtin', 'multi30k') for model in MODELS]
+    assert all([point['flops'] >= share*5e8 for point, share in zip(run['curve'], table2.RECIPE['marks'])] == [True]*2 for run in results['runs'])
+    monkeypatch.setattr(table2, 'RECIPE', table2.RECIPE | {'warmup': 5})
+    with pytest.raises(SystemExit, match='another recipe'): table2.main(['--out', str(out)])
+
+
+def test_results_are_fair():
+    "In the stored results all models used the same operations on the same corpus."
+    results = json.loads((BENCHMARKS/'results'/'table2.json').read_text())
+    for run in results['runs']:
+        recipe = results['recipe'][run['corpus']]
+        assert [round(point['flops']/recipe['flops'], 2) for point in run['curve']] == pytest.approx(results['recipe']['marks'], abs=.02)

@@ -1,0 +1,40 @@
+"The script of Table 3: it goes on where it stopped, and does not mix recipes."
+import json
+from pathlib import Path
+
+import pytest
+
+from transformer_nb.corpora import Corpus, Split
+from transformer_nb.grammar import builtin_corpus
+
+SMALL = {'d_model': 32, 'vocab_size': 400, 'corpus_size': 300, 'batch_tokens': 256, 'steps': 2}
+
+
+@pytest.fixture
+def table3(monkeypatch):
+    "The script in miniature: 300 sentences, ten to test with."
+    monkeypatch.syspath_prepend(Path(__file__).parents[1]/'benchmarks')
+    import table3
+    drawn = builtin_corpus(300, 10, 10, 0)
+    corpus = Corpus('en', 'de', {name: Split([(e.en, e.de) for e in drawn[name]]) for name in ('train', 'val', 'test')})
+    monkeypatch.setattr(table3, 'RECIPE', table3.RECIPE | SMALL)
+    monkeypatch.setattr(table3, 'short_corpus', lambda *args: corpus)
+    return table3
+
+
+def test_goes_on_where_it_stopped(table3, tmp_path):
+    out = tmp_path/'table3.json'
+    run = lambda *rows: table3.main(['--rows', *rows, '--seeds', '1', '--steps', '2', '--out', str(out)])
+    read = lambda: json.loads(out.read_text())['runs']
+    run('base')
+    first = read()
+    run('base', 'big', 'untied')
+    assert [(r['row'], r['seed'], r['steps']) for r in read()] == [('base', 0, 2), ('base', 1, 2), ('base', 2, 2), ('untied', 0, 2), ('big', 0, 6)]
+    assert read()[:3] == first  # not made again, their minutes are the old ones
+    with pytest.raises(SystemExit, match='another recipe'): table3.main(['--steps', '3', '--out', str(out)])
+
+
+def test_order_of_runs(table3):
+    done = {'runs': [{'row': 'base', 'seed': 0}]}
+    assert table3.missing(done, ['untied', 'big', 'base', 'A1'], 2) == [
+        ('A1', 0), ('untied', 0), ('big', 0), ('base', 1), ('A1', 1), ('untied', 1), ('base', 2), ('base', 3)]
