@@ -52,6 +52,12 @@ def proc(file, name, default):
 def cpu_name(): return proc('cpuinfo', 'model name', platform.processor())
 
 
+def machine(device):
+    "The GPU, or the CPU with the number of threads."
+    import torch
+    return torch.cuda.get_device_name(device) if device.type == 'cuda' else f'{cpu_name()}, {torch.get_num_threads()} threads'
+
+
 def peak_memory():
     "Bytes: the largest resident size of this process, and of those that it has started and that still run."
     kib = [proc('self/status', 'VmHWM', f'{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024} kB'),
@@ -98,5 +104,20 @@ def keep(result, file, keys):
     "Write a run into `file`, beside those that differ in one of the `keys`."
     results = json.loads(file.read_text()) if file.exists() else {}
     results[', '.join(str(result[key]) for key in keys)] = result
+    write(results, file)
+
+
+def write(results, file):
+    "Replace a file of results as a whole, so that nobody reads half of it."
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(results, indent=1) + '\n')
+    part = file.with_suffix('.part')
+    part.write_text(json.dumps(results, indent=1) + '\n')
+    part.replace(file)
+
+
+def resumed(file, about):
+    "What is in `file` already, or `about` where there is none; a file of another recipe is not added to."
+    if not file.exists(): return about
+    results = json.loads(file.read_text())
+    if results['recipe'] != about['recipe']: raise SystemExit(f'{file}: made with another recipe, {results["recipe"]}; delete it, or give another --out')
+    return results

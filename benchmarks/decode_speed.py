@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
-from common import calm, cpu_name, keep, padded, peak_memory, random_ids, random_marian, source_lengths, undisturbed
+from common import calm, keep, machine, padded, peak_memory, random_ids, random_marian, source_lengths, undisturbed
 
 SEARCHES, BATCHES, BEAM = ('greedy', 'beam'), ('1', '32', 'all'), 4
 SPAWN = get_context('spawn')  # fresh processes: each imports only its own library
@@ -317,7 +317,7 @@ def main():
     os.environ |= {'OMP_NUM_THREADS': str(threads), 'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_VERBOSITY': 'error'}
     task = {'preset': args.preset, 'vocab': args.vocab, 'cfg': cfg, 'device': str(device), 'threads': threads,
             'dtype': args.dtype or ('bfloat16' if device.type == 'cuda' else 'float32'),
-            'hardware': torch.cuda.get_device_name(device) if device.type == 'cuda' else f'{cpu_name()}, {threads} threads',
+            'hardware': machine(device),
             'versions': {name: version(name) for name in ('torch', 'transformers', 'ctranslate2') if find_spec(name)}}
     results = []
     with tempfile.TemporaryDirectory() as folder:

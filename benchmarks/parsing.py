@@ -27,7 +27,7 @@ import zipfile
 from pathlib import Path
 
 import torch
-from common import cpu_name
+from common import keep as keep_result, machine
 
 from transformer_nb.core import default_device
 from transformer_nb.grammar import builtin_corpus
@@ -246,14 +246,12 @@ def results(args): return json.loads(args.out.read_text()) if args.out.exists() 
 
 def keeper(part, args):
     "A function that writes what a part has found so far, with the time it took."
-    start, cpu, on_gpu = time.perf_counter(), time.process_time(), default_device(args.device).type == 'cuda'
-    machine = torch.cuda.get_device_name() if on_gpu else f'{cpu_name()}, {torch.get_num_threads()} thread(s)'
+    start, cpu = time.perf_counter(), time.process_time()
 
     def keep(found):
-        found = {'command': command(part, args), 'seed': args.seed, 'machine': machine, 'torch': torch.__version__,
+        found = {'part': part, 'command': command(part, args), 'seed': args.seed, 'machine': machine(default_device(args.device)), 'torch': torch.__version__,
             'minutes': round((time.perf_counter() - start)/60, 1), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)} | found
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(results(args) | {part: found}, indent=1) + '\n')
+        keep_result(found, args.out, ('part',))
         print(json.dumps({k: found[k] for k in ('scores', 'beams', 'cpu_minutes', 'minutes') if k in found}), flush=True)
     return keep
 

@@ -7,13 +7,12 @@ several repetitions), forward and backward; memory is the most that forward and 
 models to name the first token of a sequence at its last position.
 """
 import argparse
-import json
 import math
 import time
 from pathlib import Path
 
 import torch
-from common import cpu_name
+from common import cpu_name, write
 from torch import nn
 
 from transformer_nb.attention import attention
@@ -118,8 +117,7 @@ def main():
         'kernel': KERNEL, 'by_n': by_n, 'by_d': by_d, 'exponents': {'n': exponents(by_n, 'n'), 'd': exponents(by_d, 'd')},
         'paths': PATHS | {'hops': paths()}, 'crossing': crossing(), 'recall': RECALL | {'runs': recall()}}
     result |= {'minutes': round((time.perf_counter() - start)/60, 1), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(result, indent=1) + '\n')
+    write(result, args.out)
     for name, rows in result['exponents']['n'].items(): print(name, {key: [round(v, 2) for v in fit] for key, fit in rows.items()})
     print(f"{result['cpu_minutes']} processor minutes, {result['minutes']} by the clock")
 

@@ -11,13 +11,12 @@ and backward. BLEU is that of greedy search (sacreBLEU, cased) with the weights 
 by the clock, `cpu_minutes` of computing, with validation and decoding; `cpu_seconds` on a curve are of training alone.
 """
 import argparse
-import json
 import time
 from functools import cache
 from pathlib import Path
 
 import torch
-from common import cpu_name
+from common import machine, resumed, write
 
 from transformer_nb.batching import encode_pairs
 from transformer_nb.core import default_device, seed_everything
@@ -76,23 +75,6 @@ def one_run(corpus_name, model_name, seed, factor, folder, device):
         'minutes': round((time.perf_counter() - start)/60, 2), 'cpu_minutes': round((time.process_time() - cpu)/60, 2)}
 
 
-def read(file, about):
-    "What is in `file` already; a file of another recipe is not added to."
-    if not file.exists(): return about | {'tuning': [], 'runs': []}
-    results = json.loads(file.read_text())
-    if results['recipe'] != about['recipe']: raise SystemExit(f'{file}: made with another recipe, {results["recipe"]}; delete it, or give another --out')
-    return results
-
-
-def write(results, file):
-    "Replace the file as a whole, so that nobody reads half of it."
-    results['cpu_minutes'] = round(sum(run['cpu_minutes'] for run in results['tuning'] + results['runs']), 1)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix('.part')
-    part.write_text(json.dumps(results, indent=1) + '\n')
-    part.replace(file)
-
-
 def missing(results, corpora):
     "What is still to do: tuning, then seed by seed."
     done = [(run['model'], run['lr_factor']) for run in results['tuning']] + [(run['corpus'], run['model'], run['seed']) for run in results['runs']]
@@ -118,13 +100,14 @@ def main(argv=None):
     parser.add_argument('--out', type=Path, default=OUT)
     args = parser.parse_args(argv)
     device, corpora = default_device(args.device), args.corpora or ['builtin'] + ['multi30k']*bool(args.multi30k)
-    about = {'command': 'python benchmarks/table2.py --multi30k FOLDER', 'recipe': RECIPE,
-        'machine': f'{cpu_name()}, {torch.get_num_threads()} threads' if device.type == 'cpu' else torch.cuda.get_device_name(device), 'torch': torch.__version__}
-    for task in missing(read(args.out, about), corpora)[:args.most]:
+    about = {'command': 'python benchmarks/table2.py --multi30k FOLDER', 'recipe': RECIPE, 'machine': machine(device), 'torch': torch.__version__,
+        'tuning': [], 'runs': []}
+    for task in missing(resumed(args.out, about), corpora)[:args.most]:
         if len(task) == 2: kind, found = 'tuning', tune(*task, args.device)
-        else: kind, found = 'runs', one_run(*task, best_factor(read(args.out, about), task[1]), args.multi30k if task[0] == 'multi30k' else None, args.device)
-        results = read(args.out, about)  # another process may have added a run meanwhile
+        else: kind, found = 'runs', one_run(*task, best_factor(resumed(args.out, about), task[1]), args.multi30k if task[0] == 'multi30k' else None, args.device)
+        results = resumed(args.out, about)  # another process may have added a run meanwhile
         results[kind].append(found)
+        results['cpu_minutes'] = round(sum(run['cpu_minutes'] for run in results['tuning'] + results['runs']), 1)
         write(results, args.out)
         print(*task, found, flush=True)
 

@@ -13,14 +13,13 @@ the hard targets; BLEU is that of a beam of 4 with α 0.6 (sacreBLEU, cased) on 
 the paper's table, no checkpoints are averaged. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
 """
 import argparse
-import json
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
 import torch
-from common import cpu_name
+from common import machine, resumed, write
 
 from transformer_nb.batching import Batches, encode_pairs
 from transformer_nb.core import default_device, seed_everything
@@ -57,23 +56,12 @@ def one_run(row, seed, recipe, corpus, tokenizer, pairs, val, device):
         'minutes': round((time.perf_counter() - start)/60, 2), 'cpu_minutes': round((time.process_time() - cpu)/60, 2)}
 
 
-def read(file, about):
-    "What is in `file` already; a file of another recipe is not added to."
-    if not file.exists(): return about | {'runs': []}
-    results = json.loads(file.read_text())
-    if results['recipe'] != about['recipe']: raise SystemExit(f'{file}: made with another recipe, {results["recipe"]}; delete it, or give another --out')
-    return results
-
-
-def write(results, file):
-    "Add what the runs have in common; replace the file as a whole, so that nobody reads half of it."
+def with_totals(results):
+    "What the runs have in common, before the runs."
     runs = results['runs']
     common = {'runs_of': dict(Counter(run['row'] for run in runs)), 'signature': runs[0]['signature'],
         **{key: round(sum(run[key] for run in runs), 1) for key in ('minutes', 'cpu_minutes')}}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix('.part')
-    part.write_text(json.dumps({key: value for key, value in results.items() if key != 'runs'} | common | {'runs': runs}, indent=1) + '\n')
-    part.replace(file)
+    return {key: value for key, value in results.items() if key != 'runs'} | common | {'runs': runs}
 
 
 def n_seeds(row, seeds): return {'base': seeds + 2, 'big': 1}.get(row, seeds)
@@ -95,13 +83,13 @@ def main(argv=None):
     parser.add_argument('--out', type=Path, default=OUT)
     args = parser.parse_args(argv)
     recipe, device = RECIPE | {'steps': args.steps}, default_device(args.device)
-    results = read(args.out, {'command': 'python benchmarks/table3.py', 'note': NOTE, 'recipe': recipe,
-        'machine': f'{cpu_name()}, {torch.get_num_threads()} threads' if device.type == 'cpu' else torch.cuda.get_device_name(device), 'torch': torch.__version__})
+    results = resumed(args.out, {'command': 'python benchmarks/table3.py', 'note': NOTE, 'recipe': recipe, 'machine': machine(device),
+        'torch': torch.__version__, 'runs': []})
     todo, data = missing(results, args.rows, args.seeds), prepare(recipe)
     results |= {'sentences': {name: len(split) for name, split in data[0].splits.items()}, 'steps_per_epoch': Batches(data[2], recipe['batch_tokens']).n_batches}
     for i, (row, seed) in enumerate(todo, 1):
         results['runs'].append(one_run(row, seed, recipe, *data, args.device))
-        write(results, args.out)
+        write(with_totals(results), args.out)
         print(f'{i}/{len(todo)}', {key: value for key, value in results['runs'][-1].items() if key != 'signature'}, flush=True)
 
 

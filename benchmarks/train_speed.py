@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from common import calm, clip, cpu_name, keep, padded, peak_memory, random_ids, random_marian, source_lengths, undisturbed
+from common import calm, clip, keep, machine, padded, peak_memory, random_ids, random_marian, source_lengths, undisturbed
 
 PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
 PAD, BOS, EOS = range(3)  # as in transformer_nb.tokenizer, which peers do not import: it would count as their memory
@@ -163,8 +163,7 @@ def worker(task):
     repetition = (matmul if task['name'] == 'matmul' else training)(task, device)
     repetition()  # warms up
     answer = {'repetitions': [undisturbed(repetition) for _ in range(2)]}
-    if device.type == 'cuda': answer |= {'hardware': torch.cuda.get_device_name(), 'memory': torch.cuda.max_memory_allocated()}
-    else: answer |= {'hardware': f'{cpu_name()}, {torch.get_num_threads()} threads', 'memory': peak_memory()}
+    answer |= {'hardware': machine(device), 'memory': torch.cuda.max_memory_allocated() if device.type == 'cuda' else peak_memory()}
     print(json.dumps(answer))
 
 

@@ -10,10 +10,9 @@ __all__ = ['KINDS', 'TITLES', 'NOUNS', 'VERBS', 'labels', 'forced_attention', 'w
            'attentions', 'averaged_heads', 'words_right', 'Dependency', 'dependency', 'looks_at', 'plot_links',
            'without_heads', 'uniform_heads', 'per_head', 'between', 'cut_path']
 
-# %% ../nbs/19_attention_maps.ipynb #68c7d560
+# %% ../nbs/19_attention_maps.ipynb #bdf8c920
 import html
 import json
-import re
 from contextlib import contextmanager
 from functools import partial
 from importlib import resources
@@ -29,6 +28,7 @@ from torch import Tensor
 from .attention import attention
 from .batching import make_batch, pad
 from .core import COLORS, InputError, plot_style
+from .parsing import read_trees
 from .tokenizer import BOS
 from .transformer import attention_maps
 
@@ -248,7 +248,7 @@ def _whole_words(right, ids):
     for ok, i in zip(right, ids): words[i] &= ok
     return words
 
-# %% ../nbs/19_attention_maps.ipynb #585bdb97
+# %% ../nbs/19_attention_maps.ipynb #1a22fe61
 class Dependency(NamedTuple):
     "A target word that depends on a word far away, and where a head must look to see that word."
     name:str      # 'pronoun', 'agreement' or 'bracket'
@@ -256,14 +256,11 @@ class Dependency(NamedTuple):
     distance:int  # Words between the two ends, plus one
     places:dict   # Kind to (row, column) in maps of words, or None
 
-def _paths(tree):
-    "For each leaf of a bracketed tree the labels from the root down to its tag."
-    path, found = [], []
-    for token in re.findall(r'\(\S+|\)|[^\s()]+', tree):
-        if token[0] == '(': path.append(token[1:])
-        elif token == ')': path.pop()
-        else: found.append(tuple(path))
-    return found
+def _paths(tree, above=()):
+    "For each leaf of a tree the labels from the root down to its tag."
+    path = (*above, tree.label)
+    if isinstance(tree.kids, str): return [path]
+    return [found for kid in tree.kids for found in _paths(kid, path)]
 
 NOUNS, VERBS = ('NN', 'NNS'), ('VB', 'VBZ', 'VBP', 'VBD', 'VBN', 'VBG', 'MD')
 
@@ -274,7 +271,7 @@ def _far(name, e, i, k):
     word, noun = min(_partners(e, i)), min(_partners(e, k))
     return Dependency(name, word, i - k, {'encoder': (i, k), 'decoder': (word, noun + 1), 'cross': (word, k)}) if noun < word else None
 
-# %% ../nbs/19_attention_maps.ipynb #5147370d
+# %% ../nbs/19_attention_maps.ipynb #507986a6
 def _pronoun(e, paths):
     tags = [p[-1] for p in paths]
     verb = next(i for i, tag in enumerate(tags) if tag in VERBS)
@@ -301,7 +298,7 @@ def dependency(
     e               # clauses.Example, a sentence of the grammar
 ) -> Dependency:    # None if it has none of the three
     "The far dependency of a sentence, from its gold tree and its gold alignment."
-    if e.construction in _RULES: return _RULES[e.construction](e, _paths(e.tree))
+    if e.construction in _RULES: return _RULES[e.construction](e, _paths(*read_trees(e.tree)))
 
 # %% ../nbs/19_attention_maps.ipynb #6d817b67
 def looks_at(

@@ -9,7 +9,7 @@ __all__ = ['BLOCK', 'Linear', 'Int8Linear', 'attend', 'InferenceLayer', 'Inferen
            'decode_step', 'best_tokens', 'force', 'greedy', 'length_penalty', 'BeamSearch', 'beam_search', 'restrict',
            'pick', 'sample']
 
-# %% ../nbs/15_decoding.ipynb #9b00ed0a
+# %% ../nbs/15_decoding.ipynb #6ef5e328
 import hashlib
 import sys
 import warnings
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from fastcore.basics import patch
 from torch import Tensor, nn
 
-from .attention import padding_mask
+from .attention import fused_attention, padding_mask
 from .core import InputError, give_back_memory
 from .transformer import Transformer
 
@@ -151,7 +151,7 @@ class InferenceLayer(nn.Module):
         y = self.middle.after(y, self.cross_o(heads))
         return self.last.after(y, self.w2(self.w1(self.last.before(y))))
 
-# %% ../nbs/15_decoding.ipynb #406072df
+# %% ../nbs/15_decoding.ipynb #d685dbb9
 @patch
 def encode(self:InferenceLayer,
     x:Tensor,    # Shape (b, n, d_model)
@@ -159,7 +159,7 @@ def encode(self:InferenceLayer,
 ) -> Tensor:     # Shape (b, n, d_model)
     "The encoder's layer (§3.1)."
     q, k, v = [self.split(t, len(x)) for t in self.qkv(self.first.before(x)).split(self.widths, -1)]
-    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.)
+    heads = fused_attention(q, k, v, mask, 1.)
     x = self.first.after(x, self.o(heads.transpose(1, 2).flatten(2)))
     return self.last.after(x, self.w2(self.w1(self.last.before(x))))
 
@@ -170,7 +170,7 @@ def memory(self:InferenceLayer,
     "What the decoder's layer reads from the memory, the same at every step."
     return tuple(self.split(t, len(x)).contiguous() for t in self.memory_kv(x).split(self.widths[1:], -1))
 
-# %% ../nbs/15_decoding.ipynb #a3100567
+# %% ../nbs/15_decoding.ipynb #f7ef7302
 class _Step(nn.Module):
     "From the newest tokens to the scores of the next: embedding, position, all layers of the decoder, softmax matrix."
     def __init__(self, model, layers, scores):
@@ -178,6 +178,7 @@ class _Step(nn.Module):
         self.embedding, self.scale, self.positions = model.embedding.weight.detach(), model.embedding.scale, model.positions.table.detach()
         self.layers, self.norm, self.scores = nn.ModuleList(layers), model.decoder_norm, scores
 
+    # The lookup is written out: what `Embedding` does with a wrong id, TorchScript cannot compile.
     def forward(self, ids:Tensor, place:int, own:list[tuple[Tensor, Tensor]], start:int, seen:Tensor|None, memory:list[tuple[Tensor, Tensor]], padding:Tensor|None):
         y = F.embedding(ids, self.embedding)*self.scale + self.positions[place].to(self.embedding.dtype)
         for i, layer in enumerate(self.layers): y = layer(y, *own[i], start, seen, *memory[i], padding)
@@ -421,12 +422,17 @@ class BeamSearch:
         self.tokens = src.new_full((len(src), beam, 1), model.cfg.bos_id)
         self.finished = [[] for _ in src]                                 # (score, ids), best first
 
-# %% ../nbs/15_decoding.ipynb #d46af1ab
+# %% ../nbs/15_decoding.ipynb #72b3e9dc
+@patch
+def scores(self:BeamSearch) -> Tensor: # Shape (b·k, V filled up to whole blocks)
+    "Scores of the next token of every hypothesis; −∞ for what may not be said."
+    return decode_step(self.model, self.tokens[:, :, -1].flatten(), self.cache)
+
 @patch
 def candidates(self:BeamSearch) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
     "Every hypothesis with every token, the 2k best; the greedy path first."
     b, k, place = len(self.alive), self.k, self.cache.length
-    logp = decode_step(self.model, self.tokens[:, :, -1].flatten(), self.cache).log_softmax(-1)
+    logp = self.scores().log_softmax(-1)
     if place < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, place].repeat_interleave(k))
     best, token = best_tokens(logp, min(2*k, logp.shape[-1]))    # no sentence needs more than 2k of one hypothesis
     token.clamp_(max=self.model.cfg.vocab_size - 1)              # a filling token has −∞, but the next step looks it up

@@ -10,10 +10,9 @@ __all__ = ['TOKEN', 'DEPTH', 'PIECE', 'PUNCTUATION', 'SAME', 'ENDINGS', 'SIZES',
            'tree_tokenizer', 'spell', 'Parse', 'Parser', 'tokens_of', 'choose', 'encode_trees', 'train_parser',
            'TreeSearch', 'TreesOnly', 'silver']
 
-# %% ../nbs/18_parsing.ipynb #058ab51e
+# %% ../nbs/18_parsing.ipynb #d7e2149e
 import re
 from collections import Counter
-from copy import copy
 from itertools import accumulate, count
 from math import exp
 from pathlib import Path
@@ -318,7 +317,7 @@ def train_parser(
     Trainer(model, tokenizer, pairs, [], cfg, out, {'task': 'parsing', 'trees': len(trees)}).fit(quiet=True)
     return Parser.from_pretrained(out, device)
 
-# %% ../nbs/18_parsing.ipynb #e8b64602
+# %% ../nbs/18_parsing.ipynb #19ed386f
 class TreeSearch(BeamSearch):
     "Beam search in which only trees over all the words can be said."
     def __init__(self,
@@ -328,7 +327,7 @@ class TreeSearch(BeamSearch):
         *search      # beam, alpha and nbest, as for BeamSearch
     ):
         super().__init__(model, src, *search, extra=300)
-        pieces, free = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))], self.model.step
+        pieces = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))]
         size = -(-len(pieces)//BLOCK)*BLOCK  # as many as there are scores
         kind = lambda test: torch.tensor([i > UNK and test(p) for i, p in enumerate(pieces)] + [False]*(size - len(pieces)), device=src.device)
         self.opens, self.closes = kind(lambda p: p[:1] == '(' != p), kind(lambda p: p[:1] == ')' != p)
@@ -336,8 +335,10 @@ class TreeSearch(BeamSearch):
         end = {p[1:]: i for i, p in enumerate(pieces) if p[:1] == ')'}
         self.end = torch.tensor([end.get(p[1:], UNK) for p in pieces], device=src.device)  # of '(X' the id of ')X'
         self.words = (src != self.model.cfg.pad_id).sum(1) - 1
-        self.model = copy(self.model)
-        self.model.step = lambda *step: free(*step).masked_fill(~self.allowed(), float('-inf'))
+
+    def scores(self):
+        "Scores of the next tokens; −∞ for what would not lead to a tree."
+        return super().scores().masked_fill(~self.allowed(), float('-inf'))
 
 # %% ../nbs/18_parsing.ipynb #96872142
 @patch
