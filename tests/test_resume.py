@@ -183,6 +183,14 @@ def test_early_stopping(tmp_path):
     assert patient.step < 400 and losses.index(min(losses)) == len(losses) - 3
 
 
+def test_a_run_made_longer_keeps_its_rhythm(tmp_path):
+    trainer(tmp_path, steps=8, checkpoints=4, every=None).fit(quiet=True)
+    longer = trainer(tmp_path, steps=16, checkpoints=4, every=None)
+    longer.resume()
+    longer.fit(quiet=True)
+    assert longer.marks == [2, 4, 6, 8, 12, 16]
+
+
 def test_metrics_reach_tensorboard(tmp_path):
     pytest.importorskip('tensorboard')
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

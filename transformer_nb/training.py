@@ -134,7 +134,7 @@ class StopNote:
         try: yield
         finally: self.at_once = False
 
-# %% ../nbs/14_training.ipynb #431ff5e1
+# %% ../nbs/14_training.ipynb #6ebfb0bb
 class Trainer:
     "Trains a model on sentence pairs and writes checkpoints into a run's directory."
     def __init__(self,
@@ -163,10 +163,15 @@ class Trainer:
         self.log, self.marks, self.metrics = [], [], None
 
     @property
-    def progress(self):
-        "Share of the run that is done, by steps or by time."
-        by_steps = self.step/self.cfg.steps if self.cfg.steps else 0.
-        by_time = self.seconds/(60*self.cfg.minutes) if self.cfg.minutes else 0.
+    def progress(self): return self.share(self.step, self.seconds)  # of the run that is done
+
+    def share(self,
+        step:int,     # Steps done
+        seconds:float # Time taken for them
+    ) -> float:       # From 0 to 1
+        "Share of the run, by steps or by time."
+        by_steps = step/self.cfg.steps if self.cfg.steps else 0.
+        by_time = seconds/(60*self.cfg.minutes) if self.cfg.minutes else 0.
         return min(1., max(by_steps, by_time))
 
     @property
@@ -330,12 +335,12 @@ def save(self:Trainer):
 @patch
 def _place(self:Trainer, step): return self.out/f'step-{step:07}'
 
-# %% ../nbs/14_training.ipynb #8bf332d2
+# %% ../nbs/14_training.ipynb #10b2ff9f
 @patch
 def checkpoint(self:Trainer):
     "Validate, log, save; then delete what the average at the end does not need."
     with nullcontext() if self.world.size > 1 else self.stop.no_waiting(): found = self.validate()
-    self.log.append({'step': self.step, 'seconds': round(self.seconds, 1), 'loss': round(self.loss, 4)} | found)
+    self.log.append({'step': self.step, 'seconds': self.seconds, 'loss': round(self.loss, 4)} | found)
     self.marks.append(self.step)
     if self.metrics and found: self.metrics.add(self.step, **found)
     self.save()
@@ -354,7 +359,8 @@ def _due(self:Trainer):
     if since == 0: return False
     if self.progress >= 1: return True
     if self.cfg.every: return since >= self.cfg.every
-    return self.progress*self.cfg.checkpoints >= len(self.marks) + 1
+    last = self.share(self.log[-1]['step'], self.log[-1]['seconds']) if self.log else 0.  # in a run made longer, less than it was
+    return self.progress*self.cfg.checkpoints >= int(last*self.cfg.checkpoints) + 1
 
 # %% ../nbs/14_training.ipynb #e5342a07
 @patch
