@@ -31,7 +31,8 @@ from transformer_nb.grammar import builtin_corpus
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
-from transformer_nb.translation import Translator, score
+from transformer_nb.evaluation import score
+from transformer_nb.translation import Translator
 
 OUT = Path(__file__).parent/'results'/'attention_maps.json'
 RUN = Path('runs')/'attention_maps'  # the trained model stays here; --model of the same name measures it once more

@@ -22,11 +22,12 @@ import torch.nn.functional as F
 from transformer_nb.batching import Batches, encode_pairs, make_batch
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.corpora import load_corpus
+from transformer_nb.evaluation import score
 from transformer_nb.optimizer import adam, lrate
 from transformer_nb.regularization import projected_loss
 from transformer_nb.tokenizer import PAD, train_tokenizer
 from transformer_nb.transformer import Transformer, preset
-from transformer_nb.translation import Translator, score
+from transformer_nb.translation import Translator
 
 OUT = Path(__file__).parent/'results'/'label_smoothing.json'
 RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'batch_tokens': 1536, 'warmup': 200, 'lr_factor': .8, 'corpus_size': 40_000}

@@ -21,7 +21,8 @@ from pathlib import Path
 from common import cpu_name, keep
 
 from transformer_nb.corpora import load_corpus, read_lines
-from transformer_nb.translation import Translator, paper_bleu, score
+from transformer_nb.evaluation import paper_bleu, score
+from transformer_nb.translation import Translator
 
 OUT, RUNS = Path(__file__).parent/'results'/'recipes.json', Path(__file__).parents[1]/'runs'
 HELD_OUT = 1000  # English sentences of Tatoeba for validation, and as many for the test
@@ -44,7 +45,7 @@ class Recipe:
 SHORT = '--batch-tokens 1536 --warmup 600 --lr-factor 1'  # more and smaller steps, where sentences are short and minutes few
 RECIPES = {
     'multi30k-en-de': Recipe('Multi30k', 'multi30k', 'en', 'de', 25),
-    'multi30k-en-de-long': Recipe('Multi30k', 'multi30k', 'en', 'de', 50, SHORT),
+    'multi30k-en-de-long': Recipe('Multi30k', 'multi30k', 'en', 'de', 90, SHORT),
     'multi30k-de-en': Recipe('Multi30k', 'multi30k', 'de', 'en', 12, SHORT),
     'tatoeba-eng-fra': Recipe('Tatoeba', 'tatoeba', 'eng', 'fra', 20, SHORT),
     'tatoeba-jpn-eng': Recipe('Tatoeba', 'tatoeba', 'jpn', 'eng', 12, SHORT),

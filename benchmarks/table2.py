@@ -21,10 +21,10 @@ from common import machine, resumed, write
 from transformer_nb.batching import encode_pairs
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.corpora import load_corpus
+from transformer_nb.evaluation import score
 from transformer_nb.table2 import MODELS, build, train_for, translations
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import TrainingConfig
-from transformer_nb.translation import score
 from transformer_nb.variations import short_corpus
 
 OUT = Path(__file__).parent/'results'/'table2.json'

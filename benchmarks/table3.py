@@ -25,7 +25,8 @@ from transformer_nb.batching import Batches, encode_pairs
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import TrainingConfig
-from transformer_nb.translation import Translator, score
+from transformer_nb.evaluation import score
+from transformer_nb.translation import Translator
 from transformer_nb.variations import EXTRAS, LONGER, ROWS, build, short_corpus, train
 
 OUT = Path(__file__).parent/'results'/'table3.json'

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from transformer_nb import translation
 from transformer_nb.batching import make_batch
 from transformer_nb.core import InputError
+from transformer_nb.evaluation import compare, paper_bleu, paper_tokens, score
 from transformer_nb.tokenizer import PAD, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
-from transformer_nb.translation import TooLong, Translator, clean, compare, paper_bleu, paper_tokens, rejoin, score, split_text
+from transformer_nb.translation import TooLong, Translator, clean, rejoin, split_text
 
 WORDS = 'a the dog cat bird tree sees runs sleeps near small big Hund Katze 犬 猫 が 。 走る 비 옵니다 집'.split()
 SENTENCES = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 9)) + ' .' for i in range(400)]
@@ -258,9 +259,18 @@ def test_int8_stays_near(copier):
     assert copier.translate(SENTENCES[300:]) == plain                         # the model itself is untouched
 
 
-def test_int8_from_a_checkpoint(small_run):
+def test_int8_from_a_checkpoint(small_run, monkeypatch):
     small = Translator.from_pretrained(small_run, 'cpu', int8=True)
     assert small.ready.int8 and len(small.translate(['a dog runs .', ''])) == 2
+    plain = Translator.from_pretrained(small_run, 'cpu').nbest(SENTENCES[:40], beam=1, batch_tokens=64)
+    alone = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64)
+    monkeypatch.setattr(translation, 'FEW', 1)
+    shared = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64, processes=2)
+    small.close()
+    scores = lambda found: [score for hyps in found for score, _ in hyps]
+    assert scores(shared) == pytest.approx(scores(alone), abs=1e-4)
+    assert scores(plain) != pytest.approx(scores(alone), abs=1e-4)            # or float32 in the workers would not be seen
+    assert small.own is None                                                  # each worker has read the files itself
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------

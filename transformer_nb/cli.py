@@ -7,7 +7,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/cli.html.md"""
 # %% auto #0
 __all__ = ['train', 'translate', 'evaluate', 'average', 'parse', 'demo']
 
-# %% ../nbs/21_cli.ipynb #72b59a13
+# %% ../nbs/21_cli.ipynb #1cee8a25
 import os
 import shutil
 import sys
@@ -29,7 +29,8 @@ from .parsing import Parser, f1, load_trees, plain, words_of
 from .tokenizer import train_tokenizer
 from .training import NotFinite, Trainer, TrainingConfig, schedule
 from .transformer import PRESETS, Transformer, preset as model_preset
-from .translation import Translator, plot_attention, score
+from .evaluation import score
+from .translation import Translator, plot_attention
 
 # %% ../nbs/21_cli.ipynb #cb52c818
 def _one_line_errors(command):

@@ -10,7 +10,7 @@ __all__ = ['TOKEN', 'DEPTH', 'PIECE', 'PUNCTUATION', 'SAME', 'ENDINGS', 'SIZES',
            'tree_tokenizer', 'spell', 'Parse', 'Parser', 'tokens_of', 'choose', 'encode_trees', 'train_parser',
            'TreeSearch', 'TreesOnly', 'silver']
 
-# %% ../nbs/18_parsing.ipynb #d7e2149e
+# %% ../nbs/18_parsing.ipynb #07f63045
 import re
 from collections import Counter
 from itertools import accumulate, count
@@ -24,7 +24,8 @@ from torch import Tensor
 
 from .batching import pad
 from .core import InputError, plot_style, seed_everything
-from .decoding import BLOCK, BeamSearch, beam_search, length_penalty
+from .decoding import BeamSearch, beam_search, length_penalty
+from .inference import BLOCK
 from .tokenizer import EOS, UNK, Tokenizer, train_tokenizer
 from .training import Trainer, TrainingConfig
 from .transformer import Transformer, TransformerConfig
