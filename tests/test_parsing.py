@@ -231,15 +231,15 @@ def test_well_formed_trees_are_taken_first_and_insisted_on(parser, trees):
 def test_output_may_be_300_tokens_longer(parser):
     "A parser that never ends is stopped at input + 300."
     row = parser.encode([spell(parser.tokenizer, ['a', 'dog'])])
-    parser.ready.scores = NeverEnding(parser.ready.scores)
+    parser.ready.step = NeverEnding(parser.ready.step)
     assert len(parser.search(row, 1, 0., 1)[0][0][1]) == len(row[0]) + 300
 
 
 class NeverEnding:
-    def __init__(self, scores): self.scores = scores
+    def __init__(self, step): self.step = step
 
     def __call__(self, *args):
-        y = self.scores(*args)
+        y = self.step(*args)
         y[:, 2] = float('-inf')
         return y
 

@@ -7,7 +7,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/decoding.html.md"""
 # %% auto #0
 __all__ = ['max_lengths', 'force', 'greedy', 'length_penalty', 'BeamSearch', 'beam_search', 'restrict', 'pick', 'sample']
 
-# %% ../nbs/15_decoding.ipynb #ea3c9b94
+# %% ../nbs/15_decoding.ipynb #f89bea12
 import hashlib
 
 import torch
@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from .core import InputError
-from .inference import DecoderCache, Inference, advance, best_tokens, decode_step, inference
+from .inference import DecoderCache, Inference, best_tokens, decode_step, inference
 
 # %% ../nbs/15_decoding.ipynb #7f31956d
 def max_lengths(
@@ -51,12 +51,12 @@ def force(
     only = torch.full_like(scores, float('-inf')).scatter_(1, place, scores.gather(1, place))
     return torch.where(token[:, None] < 0, scores, only)
 
-# %% ../nbs/15_decoding.ipynb #cb901deb
+# %% ../nbs/15_decoding.ipynb #de2e3af4
 def _one_by_one(
     model:Inference, # Prepared model
     src:Tensor,      # Source ids ending in EOS, shape (b, n)
     prefix:list,     # Forced beginnings, or None
-    choose           # Function of states (r, d_model), sentences (r,) and place in the output: the next ids (r,)
+    choose           # Function of scores (r, V), sentences (r,) and place in the output: the next ids (r,)
 ) -> list:           # One list of ids a sentence, without BOS and EOS
     "One token after the other; a sentence that is finished leaves the batch."
     limits, eos = max_lengths(model, src), model.cfg.eos_id
@@ -65,9 +65,9 @@ def _one_by_one(
     alive, rows = torch.arange(len(src), device=src.device), list(range(len(src)))  # the same, as a tensor and as numbers
     ids = torch.full_like(alive, model.cfg.bos_id)
     while rows:
-        place = cache.length
-        ids = choose(advance(model, ids, cache), alive, place)
-        if place < forced.shape[1]: ids = torch.where(forced[alive, place] < 0, ids, forced[alive, place])
+        place, scores = cache.length, decode_step(model, ids, cache)
+        if place < forced.shape[1]: scores = force(scores, forced[alive, place])
+        ids = choose(scores, alive, place)
         tokens = ids.tolist()
         for row, token in zip(rows, tokens):
             if token != eos: outputs[row].append(token)
@@ -85,8 +85,7 @@ def greedy(
     prefix:list=None  # Forced beginnings, a list of ids a sentence
 ) -> list:            # One list of ids a sentence, without BOS and EOS
     "Take the most probable token at every step."
-    model = inference(model)
-    return _one_by_one(model, src, prefix, lambda states, *_: model.best(states))
+    return _one_by_one(inference(model), src, prefix, lambda scores, *_: scores.argmax(-1))
 
 # %% ../nbs/15_decoding.ipynb #833ca62d
 def length_penalty(
@@ -259,7 +258,7 @@ def _randoms(
         u[i, :lengths[i]] = torch.rand(int(lengths[i]), generator=generator)
     return u.to(src.device)
 
-# %% ../nbs/15_decoding.ipynb #5890e570
+# %% ../nbs/15_decoding.ipynb #33c21f6d
 @torch.inference_mode()
 def sample(
     model,                 # Transformer or Inference
@@ -274,7 +273,6 @@ def sample(
     if not temperature > 0: raise InputError(f"temperature {temperature} must be above 0")
     if top_k < 0: raise InputError(f"top_k {top_k} must be 0 (all tokens) or more")
     if not 0 < top_p <= 1: raise InputError(f"top_p {top_p} must be above 0 and at most 1")
-    model = inference(model)
     u = _randoms(src, seed, max_lengths(model, src), model.cfg.pad_id)
-    return _one_by_one(model, src, prefix, lambda states, alive, place:
-                      pick(restrict((model.scores(states)/temperature).softmax(-1), top_k, top_p), u[alive, place]))
+    return _one_by_one(inference(model), src, prefix, lambda scores, alive, place:
+                      pick(restrict((scores/temperature).softmax(-1), top_k, top_p), u[alive, place]))
