@@ -3,9 +3,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from transformer_nb.batching import pad
 from transformer_nb.corpora import Corpus, Split
 from transformer_nb.grammar import builtin_corpus
+from transformer_nb.inference import DecoderCache, decode_step, inference
+from transformer_nb.variations import EXTRAS, build
 
 SMALL = {'d_model': 32, 'vocab_size': 400, 'corpus_size': 300, 'batch_tokens': 256, 'steps': 2}
 
@@ -38,3 +42,16 @@ def test_order_of_runs(table3):
     done = {'runs': [{'row': 'base', 'seed': 0}]}
     assert table3.missing(done, ['untied', 'big', 'base', 'A1'], 2) == [
         ('A1', 0), ('untied', 0), ('big', 0), ('base', 1), ('A1', 1), ('untied', 1), ('base', 2), ('base', 3)]
+
+
+@pytest.mark.parametrize('row', ['base', 'E', *EXTRAS])
+@torch.no_grad()
+def test_fast_decoding_of_every_kind_of_model(row):
+    "Also of a model whose parts were exchanged: its logits step by step are those of one pass."
+    torch.manual_seed(0)
+    model = build(row, 32, 2, vocab_size=50, max_len=20).double().eval()
+    src, tgt = pad([[5, 6, 7, 2], [8, 9, 2]]), torch.tensor([[1, 4, 7, 9], [1, 8, 5, 6]])
+    ready = inference(model)
+    cache = DecoderCache(ready, src, 4)
+    steps = torch.stack([decode_step(ready, ids, cache) for ids in tgt.unbind(1)], 1)
+    torch.testing.assert_close(steps[..., 2:50], model(src, tgt)[..., 2:], rtol=0, atol=1e-11)

@@ -181,17 +181,14 @@ def memory(self:InferenceLayer,
     "What the decoder's layer reads from the memory, the same at every step."
     return tuple(self.split(t, len(x)).contiguous() for t in self.memory_kv(x).split(self.widths[1:], -1))
 
-# %% ../nbs/15a_inference.ipynb #d790b1e0
+# %% ../nbs/15a_inference.ipynb #ce73eefe
 class _Step(nn.Module):
-    "From the newest tokens to the scores of the next: embedding, position, all layers of the decoder, softmax matrix."
-    def __init__(self, model, layers, scores):
+    "From the embedded newest tokens to the scores of the next: all layers of the decoder, softmax matrix."
+    def __init__(self, layers, norm, scores):
         super().__init__()
-        self.embedding, self.scale, self.positions = model.embedding.weight.detach(), model.embedding.scale, model.positions.table.detach()
-        self.layers, self.norm, self.scores = nn.ModuleList(layers), model.decoder_norm, scores
+        self.layers, self.norm, self.scores = nn.ModuleList(layers), norm, scores
 
-    # The lookup is written out: what `Embedding` does with a wrong id, TorchScript cannot compile.
-    def forward(self, ids:Tensor, place:int, own:list[tuple[Tensor, Tensor]], start:int, seen:Tensor|None, memory:list[tuple[Tensor, Tensor]], padding:Tensor|None):
-        y = F.embedding(ids, self.embedding)*self.scale + self.positions[place].to(self.embedding.dtype)
+    def forward(self, y:Tensor, own:list[tuple[Tensor, Tensor]], start:int, seen:Tensor|None, memory:list[tuple[Tensor, Tensor]], padding:Tensor|None):
         for i, layer in enumerate(self.layers): y = layer(y, *own[i], start, seen, *memory[i], padding)
         return self.scores(self.norm(y))
 
@@ -202,7 +199,7 @@ def _compiled(module):
         warnings.simplefilter('ignore')
         return torch.jit.script(module.eval())
 
-# %% ../nbs/15a_inference.ipynb #064c0089
+# %% ../nbs/15a_inference.ipynb #f4ae8bec
 class Inference:
     "A model prepared for decoding: joined and packed matrices, no dropout; later changes of the model do not reach it."
     @torch.no_grad()
@@ -227,7 +224,7 @@ class Inference:
         bias = F.pad(torch.zeros_like(W[:, 0]), (0, fill), value=float('-inf'))
         bias[[self.cfg.pad_id, self.cfg.bos_id]] = float('-inf')
         self.scores = linear(F.pad(W, (0, 0, 0, fill)), bias)
-        step = _Step(model, self.decoder, self.scores)
+        step = _Step(self.decoder, model.decoder_norm, self.scores)
         self.step = _compiled(step) if W.device.type == 'cpu' else step
         if W.device.type == 'cpu': keep_memory()  # or large tensors go back to the system at every step
 
@@ -308,7 +305,7 @@ def leave(self:DecoderCache,
     self.padding, self.ancestors = move(self.padding), self.ancestors[order]
     return order
 
-# %% ../nbs/15a_inference.ipynb #78b110ea
+# %% ../nbs/15a_inference.ipynb #115c88f7
 @torch.no_grad()
 def decode_step(
     model:Inference,    # Prepared model
@@ -319,4 +316,5 @@ def decode_step(
     place, start = cache.length, cache.used
     cache.lengthen()
     seen = cache.ancestors[:, None] if cache.k > 1 else None
-    return model.step(ids, place, cache.own, start, seen, cache.memory, cache.padding)
+    y = model.positions(model.embedding(ids)[:, None], place)[:, 0]
+    return model.step(y, cache.own, start, seen, cache.memory, cache.padding)
