@@ -51,7 +51,7 @@ def force(
     only = torch.full_like(scores, float('-inf')).scatter_(1, place, scores.gather(1, place))
     return torch.where(token[:, None] < 0, scores, only)
 
-# %% ../nbs/15_decoding.ipynb #de2e3af4
+# %% ../nbs/15_decoding.ipynb #a12450e5
 def _one_by_one(
     model:Inference, # Prepared model
     src:Tensor,      # Source ids ending in EOS, shape (b, n)
@@ -60,8 +60,8 @@ def _one_by_one(
 ) -> list:           # One list of ids a sentence, without BOS and EOS
     "One token after the other; a sentence that is finished leaves the batch."
     limits, eos = max_lengths(model, src), model.cfg.eos_id
-    cache = DecoderCache(model, src, max(limits.tolist(), default=0))
     forced, most, outputs = _prefix_table(model, limits, prefix), limits.tolist(), [[] for _ in src]
+    cache = DecoderCache(model, src, max(most, default=0))
     alive, rows = torch.arange(len(src), device=src.device), list(range(len(src)))  # the same, as a tensor and as numbers
     ids = torch.full_like(alive, model.cfg.bos_id)
     while rows:

@@ -8,7 +8,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/translation.html.md"""
 __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'FEW', 'clean', 'split_text', 'rejoin', 'TooLong', 'Translator',
            'plot_attention']
 
-# %% ../nbs/16_translation.ipynb #659baea7
+# %% ../nbs/16_translation.ipynb #d85d31bb
 import os
 import pickle
 import re
@@ -27,7 +27,7 @@ from fastcore.basics import patch
 from . import checkpoints
 from .batching import by_length, pad
 from .core import InputError, default_device, plot_style
-from .decoding import beam_search, greedy
+from .decoding import beam_search
 from .inference import inference
 from .tokenizer import BOS, EOS, Tokenizer
 from .transformer import attention_maps
@@ -129,17 +129,16 @@ class Translator:
             if len(row) > most: raise TooLong(i, len(row), most)
         return rows
 
-# %% ../nbs/16_translation.ipynb #311cdcb2
+# %% ../nbs/16_translation.ipynb #fb0c459d
 @patch
 def search(self:Translator,
     rows:list,   # Lists of ids ending in EOS
     beam:int,    # Hypotheses kept per sentence; 1 means greedy
     alpha:float, # Length penalty; not used by greedy search
-    n:int        # Hypotheses per sentence; 0: one, without its score, which greedy search need not know
+    n:int        # Hypotheses per sentence
 ) -> list:       # Per sentence pairs (score, ids)
     "Decode one batch."
     src = pad(rows, self.device)
-    if n == 0: return [[(0., ids)] for ids in greedy(self.ready, src)]
     return beam_search(self.ready, src, beam, 0. if beam == 1 else alpha, n)
 
 @patch
@@ -147,7 +146,7 @@ def _search_all(self:Translator,
     rows:list,        # Lists of ids ending in EOS; those with EOS alone are empty
     beam:int,         # Hypotheses kept per sentence
     alpha:float,      # Length penalty
-    n:int,            # Hypotheses per sentence; 0: the greedy one
+    n:int,            # Hypotheses per sentence
     batch_tokens:int, # Padded tokens a batch, on the source side times beam
     processes:int=1   # Processes that share the batches
 ) -> list:            # Per row pairs (score, ids), in the order of the rows
@@ -161,7 +160,7 @@ def _search_all(self:Translator,
         for i, h in zip(batch, hyps): found[i] = h
     return found
 
-# %% ../nbs/16_translation.ipynb #405d7884
+# %% ../nbs/16_translation.ipynb #fd208456
 @patch
 def _parts(self:Translator,
     texts:list # Any texts
@@ -170,16 +169,6 @@ def _parts(self:Translator,
     texts, most = list(map(clean, texts)), self.ready.cfg.max_len
     fits = lambda text: len(self.tokenizer.encode([text])[0]) < most
     return [[text] if len(ids) < most else split_text(text, fits) for text, ids in zip(texts, self.tokenizer.encode(texts))]
-
-@patch
-def _hypotheses(self:Translator, texts, beam, alpha, n, batch_tokens, processes):
-    "What `nbest` returns; with n = 0 the greedy one without its score."
-    if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
-    parts, most = self._parts(texts), self.ready.cfg.max_len
-    # A single character can have more pieces than a tiny model holds
-    rows = [ids[:most - 1] + [EOS] for ids in self.tokenizer.encode(list(chain.from_iterable(parts)))]
-    found = iter(self._search_all(rows, beam, alpha, n, batch_tokens, processes))
-    return [self._whole(ps, [next(found) for _ in ps]) for ps in parts]
 
 @patch
 def nbest(self:Translator,
@@ -191,8 +180,12 @@ def nbest(self:Translator,
     processes:int=1          # Processes of one thread that share the work on the CPU
 ) -> list:                   # Per text up to `n` pairs (score, text), best first, then those cut off; of a split text the scores are summed
     "The best hypotheses of each text, in the order of the input; raises `InputError` for settings that make no sense."
-    if n < 1: raise InputError(f"n {n} must be at least 1")
-    return self._hypotheses(texts, beam, alpha, n, batch_tokens, processes)
+    if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
+    parts, most = self._parts(texts), self.ready.cfg.max_len
+    # A single character can have more pieces than a tiny model holds
+    rows = [ids[:most - 1] + [EOS] for ids in self.tokenizer.encode(list(chain.from_iterable(parts)))]
+    found = iter(self._search_all(rows, beam, alpha, n, batch_tokens, processes))
+    return [self._whole(ps, [next(found) for _ in ps]) for ps in parts]
 
 @patch
 def _whole(self:Translator,
@@ -203,7 +196,7 @@ def _whole(self:Translator,
     ranks = [[h[min(j, len(h) - 1)] for h in hyps] for j in range(max(map(len, hyps)))]
     return [(sum(score for score, _ in rank), rejoin(parts, self.tokenizer.decode([ids for _, ids in rank]))) for rank in ranks]
 
-# %% ../nbs/16_translation.ipynb #2fa65ee0
+# %% ../nbs/16_translation.ipynb #abc82b49
 @patch
 def translate(self:Translator,
     texts:list,              # Any texts, any number; empty ones stay empty
@@ -213,8 +206,7 @@ def translate(self:Translator,
     processes:int=1          # Processes of one thread that share the work on the CPU
 ) -> list:                   # One translation for each text, same order, without newlines
     "Translate texts; raises `InputError` for settings that make no sense."
-    n = 0 if beam == 1 else 1
-    return [hyps[0][1] for hyps in self._hypotheses(texts, beam, alpha, n, batch_tokens, processes)]
+    return [hyps[0][1] for hyps in self.nbest(texts, beam, alpha, 1, batch_tokens, processes)]
 
 # %% ../nbs/16_translation.ipynb #b2016979
 def _end_with_parent():
