@@ -94,17 +94,28 @@ def test_beams_share_a_pool(k):
     assert len(alive) == 2 and cache.used < 40*k
 
 
+@pytest.mark.parametrize('out', [48, 192])
 @pytest.mark.parametrize('rows', [1, 4, 33])
-def test_prepared_products(rows):
+def test_prepared_products(rows, out):
     torch.manual_seed(rows)
-    W, b, x = torch.randn(48, 32), torch.randn(48), torch.randn(rows, 1, 32)
+    W, b, x = torch.randn(out, 32), torch.randn(out), torch.randn(rows, 32)
     exact = torch.nn.functional.linear(x, W, b)
     torch.testing.assert_close(Linear(W, b)(x), exact)
+    torch.testing.assert_close(Linear(W, b)(x[:, None]), exact[:, None])
     torch.testing.assert_close(Linear(W, b, relu=True)(x), exact.relu())
     assert (Int8Linear(W, b)(x) - exact).abs().max() < .03*exact.abs().max()
     assert Int8Linear(W)(x*0).eq(0).all()
     together = Int8Linear(W, b, relu=True)(torch.cat([x, 100*x]))
     assert together[:rows].equal(Int8Linear(W, b, relu=True)(x))  # no row changes another one
+
+
+@pytest.mark.skipif('fbgemm' not in torch.backends.quantized.supported_engines, reason='needs an x86 CPU')
+def test_the_table_is_the_prepared_matrix_itself():
+    "If oneDNN takes another order one day, decoding stays right, but a single sentence loses speed."
+    W = torch.randn(512, 256)
+    linear = Linear(W)
+    assert linear.table.data_ptr() == torch.ops.mkldnn.data_ptr(linear.weight)
+    assert linear.table[256 + 3].equal(W[64:128, 3])   # second block of outputs, input 3
 
 
 @pytest.mark.parametrize('n', [1, 2, 8, 64, 200])

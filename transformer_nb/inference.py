@@ -8,7 +8,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/inference.html.md"""
 __all__ = ['BLOCK', 'Linear', 'Int8Linear', 'best_tokens', 'attend', 'InferenceLayer', 'Inference', 'inference', 'DecoderCache',
            'decode_step']
 
-# %% ../nbs/15a_inference.ipynb #35a450e4
+# %% ../nbs/15a_inference.ipynb #2ebf86d1
+import ctypes
 import sys
 import warnings
 from copy import deepcopy
@@ -22,7 +23,18 @@ from .attention import fused_attention, padding_mask
 from .core import InputError, give_back_memory, keep_memory
 from .transformer import Transformer
 
-# %% ../nbs/15a_inference.ipynb #466e2587
+# %% ../nbs/15a_inference.ipynb #d5f91767
+def _table(
+    packed:Tensor, # What oneDNN made of W
+    weight:Tensor  # W, shape (out, in)
+):                 # Its memory as a table of shape (out·in/64, 64), or None: it is in another order
+    "The weights in the order in which a sum over the inputs reads them, 64 outputs at a time."
+    if 'fbgemm' not in torch.backends.quantized.supported_engines: return None  # the kernel's library
+    if weight.shape[0] % 64 or torch.ops.mkldnn._nbytes(packed) != 4*weight.numel(): return None
+    numbers = (ctypes.c_float*weight.numel()).from_address(torch.ops.mkldnn.data_ptr(packed))
+    table = torch.frombuffer(numbers, dtype=torch.float32).view(-1, 64)
+    return table if torch.equal(table, weight.unflatten(0, (-1, 64)).transpose(1, 2).flatten(0, 1)) else None
+
 class Linear(nn.Module):
     "xWᵀ + b with W prepared once: on a CPU in the order in which oneDNN reads it, elsewhere as it is."
     def __init__(self,
@@ -34,18 +46,28 @@ class Linear(nn.Module):
         self.weight, self.bias, self.relu = weight, bias, relu
         self.packed = weight.device.type == 'cpu' and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
         if self.packed: self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 32)
+        self.table = _table(self.weight, weight) if self.packed else None  # of the same memory, which self.weight keeps
+        if self.table is None: return
+        self.index = torch.arange(len(self.table), dtype=torch.int32)
+        self.bags = self.index[::weight.shape[1]].contiguous()  # where each bag begins
 
     def forward(self,
         x:Tensor  # Shape (..., in)
     ) -> Tensor:  # Shape (..., out)
         "The product."
-        if not self.packed:
-            y = F.linear(x, self.weight, self.bias)
-            return y.relu_() if self.relu else y
-        single = x.dim() == 2 and len(x) == 1
-        rows = x.expand(4, -1) if single else x  # oneDNN reads W faster for four rows than for one
-        y = torch.ops.mkldnn._linear_pointwise(rows, self.weight, self.bias, 'relu' if self.relu else 'none', [], '')
-        return y[:1] if single else y
+        if self.table is not None and x.dim() == 2 and len(x) == 1: return self.single(x)
+        if self.packed: return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, 'relu' if self.relu else 'none', [], '')
+        y = F.linear(x, self.weight, self.bias)
+        return y.relu_() if self.relu else y
+
+    def single(self,
+        x:Tensor  # Shape (1, in)
+    ) -> Tensor:  # Shape (1, out)
+        "The product with one row: for every block of outputs the sum of the table's rows, weighted with x."
+        weights = x.expand(len(self.bags), -1).flatten()
+        y = torch.embedding_bag(self.table, self.index, self.bags, mode=0, per_sample_weights=weights)[0].view(1, -1)
+        if self.bias is not None: y += self.bias
+        return y.relu_() if self.relu else y
 
 # %% ../nbs/15a_inference.ipynb #1badb1db
 class Int8Linear(nn.Module):
@@ -245,7 +267,7 @@ def inference(
     "Prepare a model once for many calls."
     return model if isinstance(model, Inference) else Inference(model, int8, release)
 
-# %% ../nbs/15a_inference.ipynb #0ec0919b
+# %% ../nbs/15a_inference.ipynb #9221b5d1
 class DecoderCache:
     "What decoding keeps: the memory's keys and values, and those of all tokens so far; every sentence has one pool for its k beams."
     @torch.no_grad()
@@ -262,13 +284,13 @@ class DecoderCache:
         no, self.k, self.length, self.used = float('-inf'), k, 0, 0  # used: keys in each pool
         self.padding = memory.new_zeros(b, 1, 1, src.shape[1]).masked_fill(~padding_mask(src, cfg.pad_id), no)
         self.itself = memory.new_full((k, k), no).fill_diagonal_(0)  # a beam sees itself, not its neighbours
-        self.ancestors = memory.new_empty(b, k, 0)                        # 0 or −∞ for each key of the pool
+        self.ancestors = memory.new_zeros(b, k, 1)                        # 0 or −∞ for each key of the pool: BOS is everybody's
 
     def lengthen(self):
-        "One token more in every beam."
-        self.length += 1
-        self.used += self.k
-        if self.k > 1: self.ancestors = torch.cat([self.ancestors, self.itself.expand(len(self.ancestors), -1, -1)], -1)
+        "One token more in every beam; the first one, BOS, is the same for all of them and lies in the pool once."
+        beams = self.k if self.length > 0 else 1
+        self.length, self.used = self.length + 1, self.used + beams
+        if beams > 1: self.ancestors = torch.cat([self.ancestors, self.itself.expand(len(self.ancestors), -1, -1)], -1)
 
 # %% ../nbs/15a_inference.ipynb #bce23c80
 @patch
@@ -305,16 +327,18 @@ def leave(self:DecoderCache,
     self.padding, self.ancestors = move(self.padding), self.ancestors[order]
     return order
 
-# %% ../nbs/15a_inference.ipynb #115c88f7
+# %% ../nbs/15a_inference.ipynb #da55cd14
 @torch.no_grad()
 def decode_step(
     model:Inference,    # Prepared model
-    ids:Tensor,         # The newest token of every beam, shape (b·k,)
+    ids:Tensor,         # The newest token of every beam, shape (b·k,); at the first step the same in all beams of a sentence
     cache:DecoderCache  # Of the same sentences; extended in place
 ) -> Tensor:            # Scores of the next token, shape (b·k, V filled up to whole blocks); −∞ for what may never be said
     "One token further, without computing the earlier ones again."
     place, start = cache.length, cache.used
     cache.lengthen()
-    seen = cache.ancestors[:, None] if cache.k > 1 else None
-    y = model.positions(model.embedding(ids)[:, None], place)[:, 0]
-    return model.step(y, cache.own, start, seen, cache.memory, cache.padding)
+    beams = cache.used - start
+    y = model.positions(model.embedding(ids[::cache.k//beams])[:, None], place)[:, 0]
+    seen = cache.ancestors[:, None] if beams > 1 else None
+    scores = model.step(y, cache.own, start, seen, cache.memory, cache.padding)
+    return scores if beams == cache.k else scores.repeat_interleave(cache.k, 0)
