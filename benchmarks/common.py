@@ -8,7 +8,6 @@ import os
 import platform
 import resource
 import time
-from multiprocessing import active_children
 from pathlib import Path
 
 
@@ -59,23 +58,15 @@ def machine(device):
 
 
 def peak_memory():
-    "Bytes: the largest resident size of this process, and of those that it has started and that still run."
-    kib = [proc('self/status', 'VmHWM', f'{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024} kB'),
-           *(proc(f'{child.pid}/status', 'VmHWM', '0 kB') for child in active_children())]
-    return sum(1024*int(size.split()[0]) for size in kib)
-
-
-def ticks(pid):
-    "Processor time of another process, in clock ticks."
-    file = Path('/proc', str(pid), 'stat')
-    return sum(map(int, file.read_text().rpartition(')')[2].split()[11:13])) if file.exists() else 0
+    "Bytes: the largest resident size of this process."
+    size = proc('self/status', 'VmHWM', f'{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss//1024} kB')
+    return 1024*int(size.split()[0])
 
 
 def busy():
     "Processor seconds so far of all other programs."
     user, nice, system, _, _, irq, softirq, steal = map(int, proc('stat', 'cpu ', '0 '*8).split()[:8])
-    ours = sum(ticks(child.pid) for child in active_children())
-    return (user + nice + system + irq + softirq + steal - ours)/os.sysconf('SC_CLK_TCK') - sum(os.times()[:4])
+    return (user + nice + system + irq + softirq + steal)/os.sysconf('SC_CLK_TCK') - sum(os.times()[:4])
 
 
 # Measuring

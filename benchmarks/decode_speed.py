@@ -12,8 +12,9 @@ import os
 import random
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
@@ -69,9 +70,10 @@ def ours(task, batches, int8=False):
     model, cfg = inference(model.to(task['device'], torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True), model.cfg
     sources = [padded([source + [cfg.eos_id] for source in batch], cfg.pad_id, task['device']) for batch in batches]
     def decode(i):
-        model.cfg = replace(cfg, max_len=tokens_asked(batches[i]))  # less than input + 50: this is now everybody's limit
-        if task['search'] == 'greedy': return [len(ids) for ids in greedy(model, sources[i])]
-        return [len(ids) for (_, ids), *_ in beam_search(model, sources[i], BEAM)]
+        limited = copy(model)  # of the object alone: several threads may decode at a time
+        limited.cfg = replace(cfg, max_len=tokens_asked(batches[i]))  # less than input + 50: this is now everybody's limit
+        if task['search'] == 'greedy': return [len(ids) for ids in greedy(limited, sources[i])]
+        return [len(ids) for (_, ids), *_ in beam_search(limited, sources[i], BEAM)]
     return decode
 
 
@@ -129,31 +131,20 @@ MODELS = {'ours': ours, 'ours int8': partial(ours, int8=True), 'Marian': marian,
 
 
 def names(batch, device, streams):
-    "Whom to measure: for all 200 sentences also several processes of ours, and CTranslate2's streams, of one thread each."
+    "Whom to measure: for all 200 sentences also batches side by side, and CTranslate2's streams, of one thread each."
     if device != 'cpu': return ['ours', 'Marian']
     if batch != 'all': return list(MODELS)
-    return ['ours int8', f'ours int8, {streams} processes', 'Marian', 'CTranslate2 int8', f'CTranslate2 int8, {streams} streams']
+    return ['ours int8', f'ours int8, {streams} side by side', 'Marian', 'CTranslate2 int8', f'CTranslate2 int8, {streams} streams']
 
 
 # A worker: a process that makes one repetition whenever it is asked to
 
-def one_thread(task, batches, ready):
-    "In one of several processes of ours: its own model."
-    import torch
-    global decode
-    torch.set_num_threads(1)
-    decode = ours(task, batches, int8=True)
-    ready.wait()  # none takes a batch before all of them can
-
-
-def decode_here(i): return decode(i)
-
-
 def decoder(task, batches, stack):
-    "What decodes a batch, given by its number, and the `map` that has it decode many; `stack` ends the processes."
+    "What decodes a batch, given by its number, and the `map` that has it decode many; `stack` ends the threads."
     name, n = task['name'], task['streams']
-    if name.endswith('processes'):
-        return decode_here, stack.enter_context(ProcessPoolExecutor(n, SPAWN, one_thread, (task, batches, SPAWN.Barrier(n)))).map
+    if name.endswith('side by side'):
+        import torch
+        return ours(task, batches, int8=True), stack.enter_context(ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,))).map
     if name.endswith('streams'): return ct2(task, batches, 'int8', 1, n), stack.enter_context(ThreadPoolExecutor(n)).map
     return MODELS[name](task, batches), map
 

@@ -178,10 +178,10 @@ def test_interrupt_while_waiting_for_input(translating):
     assert translating.wait(60) == 130 and translating.stderr.read() == b''
 
 
-def test_int8_and_processes_keep_order_and_number(small_run):
+def test_int8_and_batches_side_by_side_keep_order_and_number(small_run):
     lines = b''.join(b'the dog sees %d cats .\n\n' % i for i in range(140))
     one = tnb('tnb-translate', small_run, '--beam', 1, stdin=lines)[1]
-    assert tnb('tnb-translate', small_run, '--beam', 1, '--processes', 2, stdin=lines)[:2] == (0, one)
+    assert tnb('tnb-translate', small_run, '--beam', 1, '--batch-tokens', 512, '--parallel', 2, stdin=lines)[:2] == (0, one)
     status, out, err = tnb('tnb-translate', small_run, '--beam', 1, '--int8', stdin=lines)
     assert status == 0 and [bool(line) for line in out.split(b'\n')] == [bool(line) for line in one.split(b'\n')], err
 

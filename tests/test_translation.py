@@ -1,22 +1,17 @@
 "The Translator: any text in, one line out for each; and the scores."
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from multiprocessing import active_children
+from threading import Barrier
 
 import pytest
 import sacrebleu
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from transformer_nb import translation
 from transformer_nb.batching import make_batch
 from transformer_nb.core import InputError
 from transformer_nb.evaluation import compare, paper_bleu, paper_tokens, score
-from transformer_nb.tokenizer import PAD, train_tokenizer
+from transformer_nb.tokenizer import EOS, PAD, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
 from transformer_nb.translation import TooLong, Translator, clean, rejoin, split_text
 
@@ -51,12 +46,6 @@ def copier():
         torch.nn.functional.cross_entropy(model(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out, ignore_index=PAD).backward()
         optimizer.step()
     return Translator(model, found.tokenizer)
-
-
-def gone(pid):
-    "Has the process ended? (A dead child of a parent that has not looked yet counts as ended.)"
-    try: return open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[0] == 'Z'
-    except OSError: return True
 
 
 # --- any text in, one line out ----------------------------------------------------------------------------------------
@@ -120,7 +109,7 @@ def test_a_string_is_not_a_list(translator):
         with pytest.raises(TypeError, match='put the sentence into a list'): call('a dog runs .')
 
 
-@pytest.mark.parametrize('wrong', [dict(beam=0), dict(alpha=-1.), dict(processes=0)])
+@pytest.mark.parametrize('wrong', [dict(beam=0), dict(alpha=-1.), dict(parallel=0)])
 def test_settings_without_sense_are_refused(translator, wrong):
     with pytest.raises(InputError): translator.translate(['dog'], **wrong)
 
@@ -193,60 +182,43 @@ def test_attention_of_strange_text(translator):
     with pytest.raises(InputError, match='empty'): translator.attention('\u3000\0')
 
 
-# --- processes --------------------------------------------------------------------------------------------------------
+# --- side by side -----------------------------------------------------------------------------------------------------
 
-def test_two_processes_do_what_one_does(copier, monkeypatch):
-    monkeypatch.setattr(translation, 'FEW', 8)
-    lines = [*SENTENCES[:100], '', ' '.join(SENTENCES[300:330])]
+def test_batches_side_by_side_do_what_one_by_one_does(copier):
+    lines, threads = [*SENTENCES[:100], '', ' '.join(SENTENCES[300:330])], torch.get_num_threads()
     alone = copier.nbest(lines, beam=2, n=2, batch_tokens=512)
-    shared = copier.nbest(lines, beam=2, n=2, batch_tokens=512, processes=2)
+    shared = copier.nbest(lines, beam=2, n=2, batch_tokens=512, parallel=3)
     assert [[text for _, text in hyps] for hyps in shared] == [[text for _, text in hyps] for hyps in alone]
     assert [s for hyps in shared for s, _ in hyps] == pytest.approx([s for hyps in alone for s, _ in hyps], abs=1e-4)
-    pids = set(copier.pool._processes)
-    assert len(pids) == 2
-    assert copier.translate(lines, processes=2) == copier.translate(lines)
-    assert set(copier.pool._processes) == pids                                # the same processes, kept
-    with pytest.raises(InputError): copier.translate(lines, beam=0, processes=2)   # an error inside a worker
-    assert copier.pool is None and all(map(gone, pids)) and not active_children()
+    assert torch.get_num_threads() == threads
+    assert copier.translate([], parallel=2) == [] and copier.translate(['']*3, parallel=2) == ['']*3
 
 
-def test_few_sentences_start_no_process(copier):
-    assert copier.translate(SENTENCES[:9], processes=2) == copier.translate(SENTENCES[:9])
-    assert copier.pool is None
+def test_batches_really_run_side_by_side(copier, monkeypatch):
+    "Each waits for the other, so that neither would end alone; and each has one core."
+    meet, cores, search = Barrier(2, timeout=60), [], Translator.search
+    def waiting(self, *args):
+        meet.wait()
+        cores.append(torch.get_num_threads())
+        return search(self, *args)
+    monkeypatch.setattr(Translator, 'search', waiting)
+    rows = [[5, 6, EOS]]*4
+    copier._side_by_side([rows]*4, (1, 0., 1), 2)
+    assert cores == [1]*4
 
 
-def test_a_killed_process_is_said_and_leaves_none(copier, monkeypatch):
-    monkeypatch.setattr(translation, 'FEW', 1)
-    copier.translate(SENTENCES[:40], batch_tokens=64, processes=2)
-    pids = list(copier.pool._processes)
-    os.kill(pids[0], signal.SIGKILL)
-    with pytest.raises(InputError, match='ended too early') as e: copier.translate(SENTENCES, processes=2)
-    assert '\n' not in str(e.value) and all(map(gone, pids)) and not active_children()
-    assert copier.translate(SENTENCES[:40], processes=2) == copier.translate(SENTENCES[:40])   # and goes on
-    copier.close()
-    assert not active_children()
-
-
-def test_workers_end_with_a_killed_parent(tmp_path):
-    script = tmp_path/'parent.py'
-    script.write_text(f'''
-import sys, time
-sys.path.insert(0, {str(os.path.dirname(__file__))!r})
-from test_translation import SENTENCES, make, translation
-if __name__ == '__main__':
-    translation.FEW = 1
-    t = make()
-    t.translate(SENTENCES[:40], beam=1, batch_tokens=64, processes=2)
-    print(*t.pool._processes, flush=True)
-    time.sleep(600)
-''')
-    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
-    try: pids = [int(p) for p in parent.stdout.readline().split()]
-    finally: parent.kill(); parent.wait()
-    assert len(pids) == 2
-    until = time.monotonic() + 60
-    while not all(map(gone, pids)) and time.monotonic() < until: time.sleep(.1)
-    assert all(map(gone, pids))
+def test_an_error_in_one_batch_ends_the_others(copier, monkeypatch):
+    begun = []
+    def failing(self, *args):
+        begun.append(args)
+        time.sleep(.05)
+        raise InputError('no')
+    monkeypatch.setattr(Translator, 'search', failing)
+    with pytest.raises(InputError, match='no'): copier.translate(SENTENCES, batch_tokens=32, parallel=2)
+    monkeypatch.undo()
+    time.sleep(.2)
+    assert len(begun) <= 6 < len(SENTENCES)/4   # of over a hundred batches
+    assert copier.translate(SENTENCES[:9], parallel=2) == copier.translate(SENTENCES[:9])   # and goes on
 
 
 # --- 8 bits -----------------------------------------------------------------------------------------------------------
@@ -259,18 +231,15 @@ def test_int8_stays_near(copier):
     assert copier.translate(SENTENCES[300:]) == plain                         # the model itself is untouched
 
 
-def test_int8_from_a_checkpoint(small_run, monkeypatch):
+def test_int8_from_a_checkpoint(small_run):
     small = Translator.from_pretrained(small_run, 'cpu', int8=True)
     assert small.ready.int8 and len(small.translate(['a dog runs .', ''])) == 2
     plain = Translator.from_pretrained(small_run, 'cpu').nbest(SENTENCES[:40], beam=1, batch_tokens=64)
     alone = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64)
-    monkeypatch.setattr(translation, 'FEW', 1)
-    shared = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64, processes=2)
-    small.close()
+    shared = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64, parallel=2)
     scores = lambda found: [score for hyps in found for score, _ in hyps]
     assert scores(shared) == pytest.approx(scores(alone), abs=1e-4)
-    assert scores(plain) != pytest.approx(scores(alone), abs=1e-4)            # or float32 in the workers would not be seen
-    assert small.own is None                                                  # each worker has read the files itself
+    assert scores(plain) != pytest.approx(scores(alone), abs=1e-4)            # or float32 in the threads would not be seen
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def _stream(command, file, on_error, most, answer):
             done += len(group)
             bar.update(len(group))
 
-# %% ../nbs/21_cli.ipynb #66207fd0
+# %% ../nbs/21_cli.ipynb #33695afb
 @call_parse(pos=['file'])
 @_one_line_errors
 def translate(
@@ -208,7 +208,7 @@ def translate(
     batch_tokens:int=4096,   # Padded tokens a batch
     lines:int=256,           # Lines translated together, at most
     int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
-    processes:int=1,         # Processes of one thread that share the work on a CPU
+    parallel:int=1,          # Batches to decode side by side on a CPU, each on one core; 1: one by one, each on all cores
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
     device:str='auto'        # cpu, cuda, mps, or auto
 ):
@@ -216,7 +216,7 @@ def translate(
     _check_choice('on-error', on_error, ('stop', 'skip'))
     translator = Translator.from_pretrained(model, device, int8)
     def answer(group, first):
-        for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, processes), first):
+        for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel), first):
             for value, text in hyps: yield text if nbest == 1 else f'{i} ||| {text} ||| {value:.4f}'
     _stream('translate', file, on_error, lines, answer)
 
@@ -242,7 +242,7 @@ def _score_splits(translator, splits, tokenize='13a', **search):
         found[name] = len(src), score(translator.translate(list(src), **search), list(ref), tokenize=tokenize)
     return found
 
-# %% ../nbs/21_cli.ipynb #15c668c8
+# %% ../nbs/21_cli.ipynb #8aeb84df
 @call_parse
 @_one_line_errors
 def evaluate(
@@ -254,14 +254,14 @@ def evaluate(
     alpha:float=0.6,         # Length penalty
     batch_tokens:int=4096,   # Padded tokens a batch
     int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
-    processes:int=1,         # Processes of one thread that share the work on a CPU
+    parallel:int=1,          # Batches to decode side by side on a CPU, each on one core; 1: one by one, each on all cores
     tokenize:str='13a',      # What BLEU takes for words: 13a; without spaces zh, or char (characters)
     device:str='auto',       # cpu, cuda, mps, or auto
     json:bool=False          # Print JSON instead of a table?
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
     translator = Translator.from_pretrained(model, device, int8)
-    scores = _score_splits(translator, _tests(translator.about, data, src, tgt), tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, processes=processes)
+    scores = _score_splits(translator, _tests(translator.about, data, src, tgt), tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel)
     if json: print(dumps({name: {'pairs': n} | found for name, (n, found) in scores.items()}, indent=1))
     else: print('\n'.join(_table(scores)))
 
