@@ -8,7 +8,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/inference.html.md"""
 __all__ = ['BLOCK', 'Linear', 'Int8Linear', 'best_tokens', 'attend', 'InferenceLayer', 'Inference', 'inference', 'DecoderCache',
            'decode_step']
 
-# %% ../nbs/15a_inference.ipynb #2ebf86d1
+# %% ../nbs/15a_inference.ipynb #b1c7c981
 import ctypes
 import sys
 import warnings
@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from fastcore.basics import patch
 from torch import Tensor, nn
 
-from .attention import fused_attention, padding_mask
 from .core import InputError, give_back_memory, keep_memory
+from .packing import PackedMask, Packing
 from .transformer import Transformer
 
 # %% ../nbs/15a_inference.ipynb #d5f91767
@@ -137,7 +137,7 @@ class _Residual(nn.Module):
 
     def after(self, x, y): return x + y if self.pre else self.norm(x + y)
 
-# %% ../nbs/15a_inference.ipynb #d8b2ecd1
+# %% ../nbs/15a_inference.ipynb #bf70d29e
 class InferenceLayer(nn.Module):
     "A layer of encoder or decoder with its matrices joined and prepared."
     def __init__(self,
@@ -146,11 +146,12 @@ class InferenceLayer(nn.Module):
     ):
         super().__init__()
         a, ff = layer.self_attention, layer.feed_forward
-        self.h, self.widths, scale = a.h, [a.h*a.d_k, a.h*a.d_k, a.h*a.d_v], a.d_k**-.5
+        decodes = hasattr(layer, 'cross_attention')
+        self.h, self.widths, scale = a.h, [a.h*a.d_k, a.h*a.d_k, a.h*a.d_v], a.d_k**-.5 if decodes else 1.
         self.qkv, self.o = linear(*_joined(a.W_q, a.W_k, a.W_v, scale=scale)), linear(*_joined(a.W_o))
         self.w1, self.w2 = linear(*_joined(ff.W_1), relu=True), linear(*_joined(ff.W_2))
         self.first, self.last = _Residual(layer.residuals[0]), _Residual(layer.residuals[-1])
-        if hasattr(layer, 'cross_attention'):
+        if decodes:
             cross, self.middle = layer.cross_attention, _Residual(layer.residuals[1])
             self.cross_q, self.cross_o = linear(*_joined(cross.W_q, scale=scale)), linear(*_joined(cross.W_o))
             self.memory_kv = linear(*_joined(cross.W_k, cross.W_v))
@@ -184,24 +185,25 @@ class InferenceLayer(nn.Module):
         y = self.middle.after(y, self.cross_o(heads))
         return self.last.after(y, self.w2(self.w1(self.last.before(y))))
 
-# %% ../nbs/15a_inference.ipynb #c88d66d6
+# %% ../nbs/15a_inference.ipynb #f5d51c1d
 @patch
 def encode(self:InferenceLayer,
-    x:Tensor,    # Shape (b, n, d_model)
-    mask:Tensor  # Boolean, broadcasts to (b, h, n, n); True = may attend
-) -> Tensor:     # Shape (b, n, d_model)
-    "The encoder's layer (§3.1)."
-    q, k, v = [self.split(t, len(x)) for t in self.qkv(self.first.before(x)).split(self.widths, -1)]
-    heads = fused_attention(q, k, v, mask, 1.)
-    x = self.first.after(x, self.o(heads.transpose(1, 2).flatten(2)))
+    x:Tensor,        # The tokens of all sentences end to end, shape (t, d_model)
+    mask:PackedMask  # Where the sentences begin and end
+) -> Tensor:         # Shape (t, d_model)
+    "The encoder's layer (§3.1); nothing is computed for padding."
+    q, k, v = self.qkv(self.first.before(x)).split(self.widths, -1)
+    x = self.first.after(x, self.o(mask.attend(q, k, v, self.h)))
     return self.last.after(x, self.w2(self.w1(self.last.before(x))))
 
 @patch
 def memory(self:InferenceLayer,
-    x:Tensor  # The encoder's output, shape (b, n, d_model)
-) -> tuple:   # Its keys (b, h, n, d_k) and values (b, h, n, d_v)
+    x:Tensor,      # The encoder's output, packed, shape (t, d_model)
+    source:Packing # Where its tokens stand in the table
+) -> tuple:        # Its keys (b, h, n, d_k) and values (b, h, n, d_v), zeros for padding
     "What the decoder's layer reads from the memory, the same at every step."
-    return tuple(self.split(t, len(x)).contiguous() for t in self.memory_kv(x).split(self.widths[1:], -1))
+    kv = source.unpack(self.memory_kv(x))
+    return tuple(self.split(t, len(kv)).contiguous() for t in kv.split(self.widths[1:], -1))
 
 # %% ../nbs/15a_inference.ipynb #ce73eefe
 class _Step(nn.Module):
@@ -221,7 +223,7 @@ def _compiled(module):
         warnings.simplefilter('ignore')
         return torch.jit.script(module.eval())
 
-# %% ../nbs/15a_inference.ipynb #f4ae8bec
+# %% ../nbs/15a_inference.ipynb #dfa63794
 class Inference:
     "A model prepared for decoding: joined and packed matrices, no dropout; later changes of the model do not reach it."
     @torch.no_grad()
@@ -251,10 +253,11 @@ class Inference:
         if W.device.type == 'cpu': keep_memory()  # or large tensors go back to the system at every step
 
     def encode(self,
-        src:Tensor  # Source ids, shape (b, n)
-    ) -> Tensor:    # Memory, shape (b, n, d_model)
+        src:Tensor,     # Source ids, shape (b, n)
+        source:Packing  # Where its t real tokens stand
+    ) -> Tensor:        # Memory, packed, shape (t, d_model)
         "The encoder (§3.1)."
-        x, mask = self.positions(self.embedding(src)), padding_mask(src, self.cfg.pad_id)
+        x, mask = source.pack(self.positions(self.embedding(src))), PackedMask(source, source)
         for layer in self.encoder: x = layer.encode(x, mask)
         return self.encoder_norm(x)
 
@@ -267,7 +270,7 @@ def inference(
     "Prepare a model once for many calls."
     return model if isinstance(model, Inference) else Inference(model, int8, release)
 
-# %% ../nbs/15a_inference.ipynb #9221b5d1
+# %% ../nbs/15a_inference.ipynb #7091fbf6
 class DecoderCache:
     "What decoding keeps: the memory's keys and values, and those of all tokens so far; every sentence has one pool for its k beams."
     @torch.no_grad()
@@ -278,11 +281,12 @@ class DecoderCache:
         k:int=1           # Beams a sentence
     ):
         cfg, b = model.cfg, len(src)
-        room, memory = longest*k, model.encode(src)
+        source = Packing(src != cfg.pad_id)
+        room, memory = longest*k, model.encode(src, source)
         own = lambda d: memory.new_empty(b, cfg.h, room, d)
-        self.memory, self.own = [layer.memory(memory) for layer in model.decoder], [(own(cfg.d_k), own(cfg.d_v)) for _ in model.decoder]
+        self.memory, self.own = [layer.memory(memory, source) for layer in model.decoder], [(own(cfg.d_k), own(cfg.d_v)) for _ in model.decoder]
         no, self.k, self.length, self.used = float('-inf'), k, 0, 0  # used: keys in each pool
-        self.padding = memory.new_zeros(b, 1, 1, src.shape[1]).masked_fill(~padding_mask(src, cfg.pad_id), no)
+        self.padding = memory.new_zeros(b, 1, 1, src.shape[1]).masked_fill(~source.real[:, None, None], no)
         self.itself = memory.new_full((k, k), no).fill_diagonal_(0)  # a beam sees itself, not its neighbours
         self.ancestors = memory.new_zeros(b, k, 1)                        # 0 or −∞ for each key of the pool: BOS is everybody's
 
@@ -292,7 +296,7 @@ class DecoderCache:
         self.length, self.used = self.length + 1, self.used + beams
         if beams > 1: self.ancestors = torch.cat([self.ancestors, self.itself.expand(len(self.ancestors), -1, -1)], -1)
 
-# %% ../nbs/15a_inference.ipynb #bce23c80
+# %% ../nbs/15a_inference.ipynb #a6f5e4b6
 @patch
 def follow(self:DecoderCache,
     parent:Tensor  # For every beam: which beam it goes on from, shape (b, k)
@@ -305,7 +309,9 @@ def follow(self:DecoderCache,
 def tidy(self:DecoderCache):
     "Keys that are nobody's ancestors any more leave the pool: the hypotheses they belonged to are given up."
     wanted = (self.ancestors == 0).any(1)
-    self.used = int(wanted.sum(1).max())
+    used = int(wanted.sum(1).max())
+    if used == self.used: return
+    self.used = used
     order = wanted.byte().argsort(dim=1, descending=True, stable=True)[:, :self.used]   # in order of time
     self.ancestors = self.ancestors.gather(2, order[:, None].expand(-1, self.k, -1))
     rows = torch.arange(len(order), device=order.device)[:, None]
