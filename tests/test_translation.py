@@ -1,7 +1,7 @@
 "The Translator: any text in, one line out for each; and the scores."
 import random
 import time
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 import sacrebleu
@@ -207,17 +207,19 @@ def test_batches_really_run_side_by_side(copier, monkeypatch):
     assert cores == [1]*4
 
 
-def test_an_error_in_one_batch_ends_the_others(copier, monkeypatch):
-    begun = []
-    def failing(self, *args):
-        begun.append(args)
-        time.sleep(.05)
-        raise InputError('no')
+def test_an_error_in_one_batch_begins_no_further_one(copier, monkeypatch):
+    begun, over = [], Event()
+    def failing(self, rows, *settings):
+        begun.append(rows)
+        if not rows: raise InputError('no')
+        over.wait(60)
     monkeypatch.setattr(Translator, 'search', failing)
-    with pytest.raises(InputError, match='no'): copier.translate(SENTENCES, batch_tokens=32, parallel=2)
+    with pytest.raises(InputError, match='no'): copier._side_by_side([[]] + [[[5, EOS]]]*50, (1, 0., 1), 2)
     monkeypatch.undo()
+    over.set()
     time.sleep(.2)
-    assert len(begun) <= 6 < len(SENTENCES)/4   # of over a hundred batches
+    assert len(begun) <= 3   # the one that failed, its neighbour, and the next one of its thread
+    with pytest.raises(InputError): copier.translate(SENTENCES, beam=0, parallel=2)
     assert copier.translate(SENTENCES[:9], parallel=2) == copier.translate(SENTENCES[:9])   # and goes on
 
 

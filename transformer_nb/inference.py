@@ -23,7 +23,7 @@ from .core import InputError, give_back_memory, keep_memory
 from .packing import PackedMask, Packing
 from .transformer import Transformer
 
-# %% ../nbs/15a_inference.ipynb #d5f91767
+# %% ../nbs/15a_inference.ipynb #ee7d8845
 def _table(
     packed:Tensor, # What oneDNN made of W
     weight:Tensor  # W, shape (out, in)
@@ -35,6 +35,7 @@ def _table(
     table = torch.frombuffer(numbers, dtype=torch.float32).view(-1, 64)
     return table if torch.equal(table, weight.unflatten(0, (-1, 64)).transpose(1, 2).flatten(0, 1)) else None
 
+# %% ../nbs/15a_inference.ipynb #879b7db1
 class Linear(nn.Module):
     "xWᵀ + b with W prepared once: on a CPU in the order in which oneDNN reads it, elsewhere as it is."
     def __init__(self,
@@ -137,7 +138,7 @@ class _Residual(nn.Module):
 
     def after(self, x, y): return x + y if self.pre else self.norm(x + y)
 
-# %% ../nbs/15a_inference.ipynb #bf70d29e
+# %% ../nbs/15a_inference.ipynb #d91e9e62
 class InferenceLayer(nn.Module):
     "A layer of encoder or decoder with its matrices joined and prepared."
     def __init__(self,
@@ -147,7 +148,8 @@ class InferenceLayer(nn.Module):
         super().__init__()
         a, ff = layer.self_attention, layer.feed_forward
         decodes = hasattr(layer, 'cross_attention')
-        self.h, self.widths, scale = a.h, [a.h*a.d_k, a.h*a.d_k, a.h*a.d_v], a.d_k**-.5 if decodes else 1.
+        scale = a.d_k**-.5 if decodes else 1.  # an encoder's packed attention divides by √d_k itself
+        self.h, self.widths = a.h, [a.h*a.d_k, a.h*a.d_k, a.h*a.d_v]
         self.qkv, self.o = linear(*_joined(a.W_q, a.W_k, a.W_v, scale=scale)), linear(*_joined(a.W_o))
         self.w1, self.w2 = linear(*_joined(ff.W_1), relu=True), linear(*_joined(ff.W_2))
         self.first, self.last = _Residual(layer.residuals[0]), _Residual(layer.residuals[-1])
