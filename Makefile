@@ -17,16 +17,18 @@ help:
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+OUT ?= runs/demo
 demo: .venv/ready
-	$(BIN)/python -c 'from transformer_nb.cli import demo; demo(out="runs/demo")'
+	$(BIN)/tnb-demo --out $(OUT)
 
-# The exported modules are compared with the notebooks by tests/test_export.py. Two notebooks at a time, one thread each.
+# pytest compares the exported modules with the notebooks, and runs claims.ipynb. Two notebooks, then two tests at a
+# time, every process on one thread: threads that wait for each other are slow where cores are busy.
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/nbdev-test --n-workers 2
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/nbdev-test --n-workers 2 --skip-file-re '^([_.]|claims)'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: .venv/ready
-	$(BIN)/python -m pytest --slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --slow
 
 docs: .venv/ready
 	$(BIN)/python tools/build_docs.py

@@ -9,7 +9,6 @@ without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of
 """
 import argparse
 import json
-import shutil
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -46,12 +45,12 @@ def pairs_of(examples): return [(e.en, e.de) for e in examples]
 
 def train(corpus, steps, seed, device):
     "The recipe of `make demo`, with a fixed number of steps."
+    if RUN.exists(): raise SystemExit(f'{RUN}: is there already; measure it with --model {RUN}, or remove it')
     seed_everything(seed)
     tokenizer = train_tokenizer((side for pair in pairs_of(corpus['train']) for side in pair), 2000)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, norm='pre', dropout=0.))
     train_pairs, val_pairs = (encode_pairs(tokenizer, Split(pairs_of(corpus[name])), model.cfg.max_len) for name in ('train', 'val'))
     settings = TrainingConfig(steps=steps, batch_tokens=1536, warmup=200, lr_factor=.8, seed=seed, device=str(device), checkpoints=20)
-    shutil.rmtree(RUN, ignore_errors=True)
     Trainer(model, tokenizer, train_pairs, val_pairs, settings, RUN).fit(quiet=True)
     return Translator.from_pretrained(RUN, str(device))
 

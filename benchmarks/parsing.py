@@ -20,7 +20,6 @@ import gzip
 import json
 import random
 import re
-import shutil
 import sys
 import time
 import zipfile
@@ -129,7 +128,7 @@ def train(part, trees, args, name=None, scale=1.):
     settings = SETTINGS[part] | given(args)
     settings['steps'] = round(scale*settings['steps'])
     out = args.runs/f'parsing-{name or part}'
-    shutil.rmtree(out, ignore_errors=True)
+    if out.exists(): raise SystemExit(f'{out}: is there already; remove it, or choose another --runs')
     start = time.process_time()
     parser = train_parser(trees, out, seed=args.seed, device=args.device, **settings)
     print(f"  {len(trees):,} trees, {settings['steps']:,} steps: {(time.process_time() - start)/60:.1f} CPU minutes", flush=True)

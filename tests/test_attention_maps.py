@@ -41,7 +41,7 @@ def data_of(page): return [json.loads(html.unescape(text)) for text in re.findal
 def dom(path, tmp_path):
     "The page after its scripts have run."
     done = subprocess.run([CHROMIUM, '--headless', '--no-sandbox', '--disable-gpu', f'--user-data-dir={tmp_path}/profile', '--dump-dom', path.as_uri()],
-        capture_output=True, text=True, timeout=60)
+        capture_output=True, text=True, timeout=600)
     return done.stdout
 
 

@@ -238,7 +238,7 @@ def test_average_of_the_last_checkpoints(small_run, tmp_path):
 
 
 def test_average_refuses_what_it_cannot_do(small_run, tmp_path):
-    for args, why in (((tmp_path/'none', tmp_path/'mean'), 'holds no step-* checkpoints'), ((small_run, tmp_path/'mean', '--last', 0), 'at least one'), ((small_run, small_run), 'is no checkpoint')):
+    for args, why in (((tmp_path/'none', tmp_path/'mean'), 'holds no step-* checkpoints'), ((small_run, tmp_path/'mean', '--last', 0), 'at least one'), ((small_run, small_run), 'is there already')):
         status, out, err = tnb('tnb-average', *args)
         assert status == 2 and why in err and len(err.splitlines()) == 1, err
     assert not (tmp_path/'mean').exists()

@@ -1,14 +1,16 @@
 "Decoding: the cache changes nothing, the batch changes nothing, and the search finds what there is."
 import random
+import warnings
 from itertools import product
 
 import pytest
 import torch
 
+from transformer_nb import inference as inference_module
 from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample
-from transformer_nb.inference import BLOCK, DecoderCache, Int8Linear, Linear, best_tokens, decode_step, inference
+from transformer_nb.inference import BLOCK, DecoderCache, Int8Linear, Linear, best_tokens, decode_step, inference, int8_gain
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -125,6 +127,32 @@ def test_best_tokens_are_the_best(n):
     best, tokens = best_tokens(scores, n)
     assert best.equal(scores.topk(n)[0]) and scores.gather(1, tokens).equal(best)
     assert all(len(set(row)) == n for row in tokens.tolist())
+
+
+@pytest.mark.skipif('fbgemm' not in torch.backends.quantized.supported_engines, reason='needs an x86 CPU')
+def test_slow_8_bits_are_told_once(monkeypatch):
+    "Where they are measured to be clearly slower; noise is not told."
+    model, asked = make(0).float(), []
+    def measured(gain): monkeypatch.setattr(inference_module, 'int8_gain', lambda matrices: asked.append([tuple(W.shape) for W in matrices]) or gain)
+    monkeypatch.setattr(inference_module, '_TOLD', [])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter('always')
+        for gain in (3., 1., .96):
+            measured(gain)
+            inference(model, int8=True)
+        assert not told and asked == [[(12, 16), (32, 16)]]*3      # the softmax matrix, and d_ff x d_model
+        measured(.5)
+        inference(model)
+        assert not told
+        for _ in range(3): inference(model, int8=True)
+    assert len(told) == 1 and len(asked) == 4
+    message = str(told[0].message)
+    assert '0.50 times' in message and 'leave int8 out' in message and '\n' not in message
+    with pytest.raises(InputError, match='float32'): inference(make(0), int8=True)
+
+
+def test_the_measurement_measures():
+    assert .01 < int8_gain([torch.randn(256, 64)], tries=3) < 100
 
 
 # --- greedy and beam --------------------------------------------------------------------------------------------------
@@ -316,9 +344,23 @@ def test_draws_follow_the_probabilities():
     assert restrict(p, 99, 1.).equal(p)
 
 
-@pytest.mark.parametrize('wrong', [dict(temperature=0), dict(temperature=-1.), dict(top_k=-1), dict(top_p=0.), dict(top_p=1.1), dict(temperature=float('nan'))])
+@pytest.mark.parametrize('wrong', [dict(temperature=0), dict(temperature=-1.), dict(top_k=-1), dict(top_p=0.), dict(top_p=1.1), dict(temperature=float('nan')), dict(seed=[1, 2])])
 def test_sampling_without_sense_is_refused(wrong):
     with pytest.raises(InputError): sample(make(0), pad(sources(0, 1)), **wrong)
+
+
+def test_no_sentences_give_no_outputs():
+    model, src = make(0), pad(sources(0, 2))[:0]
+    for none in (src, torch.empty(0, 0, dtype=torch.int64)):
+        for search in (greedy, beam_search, sample):
+            assert search(model, none) == search(inference(model), none) == search(model, none, prefix=[]) == []
+    with pytest.raises(InputError): beam_search(model, src, beam=0)
+
+
+@pytest.mark.parametrize('beam', [13, 64, 200])
+def test_more_beams_than_tokens(beam):
+    hyps = beam_search(make(0), pad(sources(0, 2)), beam, nbest=beam)
+    assert all(0 < len(h) <= beam and len({tuple(ids) for _, ids in h}) == len(h) for h in hyps)
 
 
 def test_length_penalty():
@@ -327,12 +369,14 @@ def test_length_penalty():
     assert length_penalty(torch.tensor([1, 7]), 1.).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize('wrong', [dict(beam=0), dict(beam=-1), dict(nbest=0), dict(beam=2, nbest=3), dict(alpha=-.1), dict(alpha=float('nan'))])
+@pytest.mark.parametrize('wrong', [dict(beam=0), dict(beam=-1), dict(nbest=0), dict(beam=2, nbest=3), dict(alpha=-.1), dict(alpha=float('nan')),
+                                   dict(alpha=float('inf'))])
 def test_settings_without_sense_are_refused(wrong):
     with pytest.raises(InputError) as e: beam_search(make(0), pad(sources(0, 1)), **wrong)
     assert '\n' not in str(e.value)
 
 
+@pytest.mark.filterwarnings('ignore:8-bit products')
 def test_a_trained_model_decodes_what_it_learned():
     torch.manual_seed(0)
     model, rng = Transformer(TransformerConfig(vocab_size=10, N=1, d_model=32, d_ff=64, h=4, dropout=0., max_len=64)), random.Random(0)

@@ -1,6 +1,5 @@
 "Several processes train as one would: the same losses, the same weights, on two processes, on one, sharded, resumed; and they end together."
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,17 +9,16 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from conftest import BIN
+from conftest import BIN, TORCH
 
 from transformer_nb import checkpoints
 
 TOGETHER = [BIN/'torchrun', '--standalone', '--nproc-per-node', '2']
-ENV = os.environ | {'OMP_NUM_THREADS': '1'}
 
 
 def train(out, steps, *options, processes=1):
     start = TOGETHER if processes == 2 else [sys.executable]
-    done = subprocess.run([*start, Path(__file__).with_name('train_together.py'), out, str(steps), *options], capture_output=True, text=True, env=ENV)
+    done = subprocess.run([*start, Path(__file__).with_name('train_together.py'), out, str(steps), *options], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return out
 
@@ -43,6 +41,7 @@ def alone(tmp_path_factory): return train(tmp_path_factory.mktemp('alone'), 6)
 def test_two_processes_are_one(alone, tmp_path): assert_same(train(tmp_path, 6, processes=2), alone)
 
 
+@pytest.mark.skipif(TORCH < (2, 9), reason='on a CPU, sharding fails in torch 2.6, and doubles the gradients in 2.7 and 2.8')
 def test_sharded_weights_are_whole_weights(alone, tmp_path): assert_same(train(tmp_path, 6, '--shard', processes=2), alone)
 
 
@@ -58,15 +57,15 @@ def test_one_killed_process_ends_the_run(tmp_path, victim):
     for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('\n'.join(' '.join('abcdefgh'[i % n] for i in range(n)) for n in range(2, 9) for _ in range(40)) + '\n')
     out, settings = tmp_path/'run', '--batch-tokens 128 --accumulate 2 --max-len 32 --every 3 --device cpu --data'.split() + [tmp_path, '--out', tmp_path/'run']
     command = ['--no-python', BIN/'tnb-train', *settings, '--steps', 100_000]
-    with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True, env=ENV) as group:
+    with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True) as group:
         while group.poll() is None and not (out.exists() and checkpoints.steps(out)): time.sleep(.01)
         workers = [p for p in psutil.Process(group.pid).children(recursive=True) if p.environ().get('RANK') == str(victim)]
         for worker in workers: worker.send_signal(signal.SIGKILL)
-        err = group.communicate(timeout=120)[1]
+        err = group.communicate(timeout=600)[1]
     assert workers and group.returncode != 0
     assert victim == 0 or 'another process is gone' in err, err
     step = checkpoints.load(checkpoints.newest(out)).training['step']
-    done = subprocess.run(list(map(str, [BIN/'tnb-train', *settings, '--steps', step + 2, '--resume'])), capture_output=True, text=True, env=ENV)
+    done = subprocess.run(list(map(str, [BIN/'tnb-train', *settings, '--steps', step + 2, '--resume'])), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert checkpoints.load(out/'averaged').training['step'] == step + 2
 
@@ -76,10 +75,10 @@ def test_stopped_together(tmp_path):
     for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('a b c d e f\n'*99)
     out = tmp_path/'run'
     command = ['--no-python', BIN/'tnb-train', *'--batch-tokens 128 --max-len 32 --device cpu --steps 100000'.split(), '--data', tmp_path, '--out', out]
-    with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True, env=ENV) as group:
+    with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True) as group:
         while group.poll() is None and not (out/'metrics.jsonl').exists(): time.sleep(.01)
         time.sleep(.3)
         group.send_signal(signal.SIGTERM)
-        err = group.communicate(timeout=120)[1]
+        err = group.communicate(timeout=600)[1]
     assert 'go on with --resume' in err, err
     checkpoints.verify(checkpoints.newest(out))

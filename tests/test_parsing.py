@@ -3,9 +3,11 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import BIN, tnb
 from hypothesis import given, settings, strategies as st
 
@@ -14,6 +16,7 @@ from transformer_nb.core import InputError
 from transformer_nb.grammar import builtin_corpus
 from transformer_nb.parsing import (DEPTH, Parse, Parser, Tree, TreesOnly, choose, f1, leaves, linearise, load_trees, plain, read_trees, repair, shape, silver, spell,
                                     tokens_of, train_parser, tree_tokenizer, words_of)
+from transformer_nb.transformer import Transformer
 
 LABELS = ['S', 'NP', 'VP', 'PP', 'PRT', 'ADVP', 'TOP']
 TAGS = ['NN', 'VB', 'RP', 'DT', ',', '.', ':', '``', "''"]
@@ -244,6 +247,25 @@ class NeverEnding:
         return y
 
 
+def test_the_special_ids_are_those_of_model_and_tokenizer(parser, trees):
+    "The same parser with its tokens renamed: padding 0 -> 3, begin 1 -> 0, end 2 -> 1, unknown 3 -> 2."
+    inner, model = parser.tokenizer, parser.model
+    new = torch.tensor([3, 0, 1, 2, *range(4, inner.vocab_size)])
+    old = new.argsort()
+    class Renamed:
+        pad_id, bos_id, eos_id, unk_id, vocab_size = 3, 0, 1, 2, inner.vocab_size
+        def encode(self, texts): return [new[ids].tolist() for ids in inner.encode(texts)]
+        def decode(self, rows): return inner.decode([old[ids].tolist() for ids in rows])
+        def pieces(self, ids): return inner.pieces(old[list(ids)].tolist())
+    renamed = Transformer(replace(model.cfg, pad_id=3, bos_id=0, eos_id=1))
+    renamed.load_state_dict(model.state_dict())
+    renamed.embedding.weight.data = renamed.embedding.weight.data[old]
+    sentences = ['zzzing dogs run .', *(' '.join(words_of(t)) for t in trees['test'][:3])]
+    for kind in (Parser, TreesOnly):
+        ours, other = (kind(m, t).hypotheses(sentences, beam=3, n=2) for m, t in ((model, inner), (renamed, Renamed())))
+        assert [[p.tree for p in parses] for parses in ours] == [[p.tree for p in parses] for parses in other]
+
+
 def test_silver_trees_are_sound(parser, trees):
     sentences = [' '.join(words_of(t)) for t in trees['test']]
     found = silver(parser, sentences, share=.3)
@@ -294,9 +316,8 @@ def test_command_refuses_bad_input_in_one_line(run, small_run, tmp_path, capsys)
                                 (run, dict(gold=at('empty')), 'give a file of bracketed trees'), (run, dict(gold=at('broken')), 'broken:2: '),
                                 (run, dict(gold=at('x')), 'check the path'), (run, dict(file=at('empty'), beam=0), 'at least 1'),
                                 (run, dict(file=at('empty'), alpha=-1.), 'alpha'), (run, dict(on_error='ignore'), 'choose one of stop, skip')):
-        with pytest.raises(SystemExit) as end: cli.parse(str(model), device='cpu', **options)
-        out, err = capsys.readouterr()
-        assert (end.value.code, out) == (2, '') and told(err) and why in err, (options, err)
+        with pytest.raises(InputError) as e: cli.parse(str(model), device='cpu', **options)
+        assert '\n' not in str(e.value) and why in str(e.value) and capsys.readouterr().out == '', (options, e.value)
 
 
 def test_command_scores_against_gold(run, parser, trees, tmp_path, capsys):

@@ -1,8 +1,10 @@
 """README.md is what nbs/index.ipynb says."""
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,22 @@ def test_check_fails_when_the_readme_was_edited_or_is_missing(copy):
     assert run(copy, "--check").returncode == 1
 
 
+def test_every_link_is_absolute():
+    "The README is shown by package indexes too, where a path of the repository leads nowhere."
+    text = re.sub(r"^```.*?^```", "", (ROOT / "README.md").read_text(), flags=re.S | re.M)
+    links = re.findall(r"\]\(([^\s)]+)|\b(?:href|src)=[\"']([^\"']+)|^\[[^\]]+\]:\s*(\S+)", text, re.M)
+    links = [url for found in links for url in found if url]
+    assert len(links) > 30 and all(url.startswith(("https://", "#")) for url in links), [url for url in links if not url.startswith(("https://", "#"))]
+
+
+def test_links_to_the_repository_lead_to_its_files(copy):
+    here = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"] + "/blob/main/"
+    paths = re.findall(re.escape(here) + r"([^\s)#]+)", (ROOT / "README.md").read_text())
+    assert len(paths) > 30 and not [path for path in paths if not (ROOT / path).is_file()]
+    (copy / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text().replace(here.removesuffix("/blob/main/"), "https://example.org/elsewhere"))
+    assert run(copy).returncode == 0 and "](https://example.org/elsewhere/blob/main/nbs/01_attention.ipynb)" in (copy / "README.md").read_text()
+
+
 def notebook(path, *cells):
     cells = [dict(cell_type=kind, metadata={}, source=text, **({"outputs": outputs, "execution_count": 1} if kind == "code" else {}))
              for kind, text, *outputs in cells]
@@ -65,9 +83,11 @@ def notebook(path, *cells):
 def test_cells_as_github_shows_them(tmp_path):
     (tmp_path / "nbs").mkdir()
     out = dict(output_type="stream", name="stdout", text="4\n")
-    text = build_readme.readme(notebook(tmp_path / "nbs/index.ipynb", ("markdown", "[a](01_a.ipynb#x) `[b](02_b.ipynb)`"),
-        ("code", "#| hide\nsecret()"), ("code", "2 + 2", out), ("markdown", "::: {.callout-note}\nCareful.\n:::")))
-    assert "[a](nbs/01_a.ipynb#x)" in text and "secret" not in text
+    text = build_readme.readme(notebook(tmp_path / "nbs/index.ipynb", 
+        ("markdown", "[a](01_a.ipynb#x) [b](../LICENSE) [c](#top) [d](https://e.org/f.ipynb) [e](mailto:a@b.c)"),
+        ("code", "#| hide\nsecret()"), ("code", "2 + 2", out), ("markdown", "::: {.callout-note}\nCareful.\n:::"), ("markdown", "```md\n[g](03_g.ipynb)\n```")), "https://h/p/blob/main")
+    assert "[a](https://h/p/blob/main/nbs/01_a.ipynb#x) [b](https://h/p/blob/main/LICENSE)" in text and "secret" not in text
+    assert "[c](#top) [d](https://e.org/f.ipynb) [e](mailto:a@b.c)" in text and "[g](03_g.ipynb)" in text
     assert "```python\n2 + 2\n```\n\n```text\n4\n```" in text
     assert "> [!NOTE]\n> Careful." in text
 
@@ -75,4 +95,4 @@ def test_cells_as_github_shows_them(tmp_path):
 def test_a_traceback_does_not_get_into_the_readme(tmp_path):
     out = dict(output_type="error", ename="E", evalue="", traceback=[])
     with pytest.raises(ValueError, match="traceback"):
-        build_readme.readme(notebook(tmp_path / "index.ipynb", ("code", "oops", out)))
+        build_readme.readme(notebook(tmp_path / "index.ipynb", ("code", "oops", out)), "https://h/p/blob/main")

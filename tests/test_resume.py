@@ -20,7 +20,6 @@ from transformer_nb.transformer import Transformer, preset
 
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
 SETTINGS = '--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 --device cpu --seed 3'.split()
-ENV = os.environ | {'OMP_NUM_THREADS': '1'}
 
 
 @pytest.fixture(scope='module')
@@ -36,7 +35,7 @@ def command(data, out, *more): return [BIN/'tnb-train', '--data', data, '--out',
 
 
 def run(data, out, *more, **options):
-    return subprocess.run(list(map(str, command(data, out, *more))), capture_output=True, text=True, env=ENV, **options)
+    return subprocess.run(list(map(str, command(data, out, *more))), capture_output=True, text=True, **options)
 
 
 @pytest.fixture(scope='module')
@@ -65,7 +64,7 @@ def last_step(out):
 
 def strike(data, out, step, sig, *more):
     "Start (or resume) the run and send it a signal when it has come to a step; its exit code and messages."
-    with subprocess.Popen(list(map(str, command(data, out, *more))), stderr=subprocess.PIPE, text=True, env=ENV) as process:
+    with subprocess.Popen(list(map(str, command(data, out, *more))), stderr=subprocess.PIPE, text=True) as process:
         while last_step(out) < step and process.poll() is None: time.sleep(.005)
         process.send_signal(sig)
         err = process.communicate()[1]
@@ -73,11 +72,13 @@ def strike(data, out, step, sig, *more):
 
 
 def test_killed_six_times_same_bits(data, whole, tmp_path):
-    rng, out = random.Random(os.urandom(8)), tmp_path/'run'
-    steps = sorted(rng.sample(range(2, 52), 6))
+    "At steps far enough from the last one that the run is still there when the signal comes."
+    out, steps = tmp_path/'run', sorted(random.Random(0).sample(range(2, 42), 6))
     for i, step in enumerate(steps):
         sig = (signal.SIGKILL, signal.SIGTERM)[i % 2]
-        status, err = strike(data, out, step, sig, *(['--resume'] if checkpoints.steps(out) else []))
+        resume = ['--resume'] if checkpoints.steps(out) else []
+        if not resume: shutil.rmtree(out, ignore_errors=True)   # killed before its first checkpoint: nothing to go on from
+        status, err = strike(data, out, step, sig, *resume)
         assert status == (-9 if sig == signal.SIGKILL else 143), (steps, step, err)
         assert sig == signal.SIGKILL or 'go on with --resume' in err
     done = run(data, out, '--resume')
@@ -85,49 +86,57 @@ def test_killed_six_times_same_bits(data, whole, tmp_path):
     assert_same(out, whole)
 
 
+@pytest.fixture(scope='module')
+def stopped_once(data, tmp_path_factory):
+    "A run that was stopped before its end."
+    out = tmp_path_factory.mktemp('stopped')/'run'
+    assert strike(data, out, 30, signal.SIGTERM)[0] == 143
+    return out
+
+
+@pytest.fixture
+def stopped(stopped_once, tmp_path):
+    "A copy of it, for each test its own."
+    return shutil.copytree(stopped_once, tmp_path/'run')
+
+
 @pytest.mark.parametrize('damage', ['cut', 'flip', 'delete'])
-def test_damaged_newest_checkpoint(data, whole, tmp_path, damage):
-    out = tmp_path/'run'
-    strike(data, out, 22, signal.SIGTERM)
-    file = checkpoints.steps(out)[-1]/'model.safetensors'
+def test_damaged_newest_checkpoint(data, whole, stopped, damage):
+    file = checkpoints.steps(stopped)[-1]/'model.safetensors'
     content = bytearray(file.read_bytes())
     if damage == 'delete': file.unlink()
     else:
         content[len(content)//2] ^= 1
         file.write_bytes(content if damage == 'flip' else content[:-100])
-    done = run(data, out, '--resume')
+    done = run(data, stopped, '--resume')
     assert done.returncode == 0 and str(file) in done.stderr, done.stderr
-    assert_same(out, whole)
+    assert_same(stopped, whole)
 
 
-def test_full_disk(data, whole, tmp_path):
-    out = tmp_path/'run'
-    strike(data, out, 10, signal.SIGTERM)
-    before = bits_of(checkpoints.newest(out))
-    full = run(data, out, '--resume', preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)))
+def test_full_disk(data, whole, stopped):
+    before = bits_of(checkpoints.newest(stopped))
+    full = run(data, stopped, '--resume', preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)))
     assert full.returncode == 2 and 'cannot be written' in full.stderr and 'make room' in full.stderr, full.stderr
-    assert bits_of(checkpoints.newest(out)) == before and not list(out.glob('.*'))
-    assert run(data, out, '--resume').returncode == 0
-    assert_same(out, whole)
+    assert bits_of(checkpoints.newest(stopped)) == before and not list(stopped.glob('.*'))
+    assert run(data, stopped, '--resume').returncode == 0
+    assert_same(stopped, whole)
 
 
 def bits_of(path): return {f.name: f.read_bytes() for f in path.iterdir()}
 
 
-def test_line_that_became_unreadable(data, whole, tmp_path):
-    mine, out = tmp_path/'data', tmp_path/'run'
-    shutil.copytree(data, mine)
-    strike(mine, out, 10, signal.SIGTERM)
-    before, good = bits_of(checkpoints.newest(out)), (mine/'train.de').read_bytes()
+def test_line_that_became_unreadable(data, whole, stopped):
+    before, file = bits_of(checkpoints.newest(stopped)), data/'train.de'
+    good = file.read_bytes()
     lines = good.split(b'\n')
     lines[149] = b'\xff' + lines[149]
-    (mine/'train.de').write_bytes(b'\n'.join(lines))
-    bad = run(mine, out, '--resume')
+    file.write_bytes(b'\n'.join(lines))
+    bad = run(data, stopped, '--resume')
+    file.write_bytes(good)
     assert bad.returncode == 2 and 'train.de:150: not UTF-8' in bad.stderr and len(bad.stderr.splitlines()) == 1, bad.stderr
-    assert bits_of(checkpoints.newest(out)) == before
-    (mine/'train.de').write_bytes(good)
-    assert run(mine, out, '--resume').returncode == 0
-    assert_same(out, whole)
+    assert bits_of(checkpoints.newest(stopped)) == before
+    assert run(data, stopped, '--resume').returncode == 0
+    assert_same(stopped, whole)
 
 
 def test_another_model_or_corpus_is_refused(data, whole):

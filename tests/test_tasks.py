@@ -5,7 +5,7 @@ import random
 import pytest
 from conftest import tnb
 
-SETTINGS = '--steps 1500 --norm pre --dropout 0 --warmup 300 --lr-factor 0.6 --batch-tokens 768 --max-len 64'.split()
+SETTINGS = '--steps 800 --norm pre --dropout 0 --warmup 200 --lr-factor 0.6 --batch-tokens 768 --max-len 64'.split()
 TASKS = {'copy': list, 'reverse': lambda s: s[::-1], 'sort': sorted}
 
 

@@ -109,7 +109,7 @@ def test_a_string_is_not_a_list(translator):
         with pytest.raises(TypeError, match='put the sentence into a list'): call('a dog runs .')
 
 
-@pytest.mark.parametrize('wrong', [dict(beam=0), dict(alpha=-1.), dict(parallel=0)])
+@pytest.mark.parametrize('wrong', [dict(beam=0), dict(alpha=-1.), dict(alpha=float('nan')), dict(parallel=0), dict(batch_tokens=0), dict(batch_tokens=-5)])
 def test_settings_without_sense_are_refused(translator, wrong):
     with pytest.raises(InputError): translator.translate(['dog'], **wrong)
 
@@ -225,6 +225,7 @@ def test_an_error_in_one_batch_begins_no_further_one(copier, monkeypatch):
 
 # --- 8 bits -----------------------------------------------------------------------------------------------------------
 
+@pytest.mark.filterwarnings('ignore:8-bit products')
 def test_int8_stays_near(copier):
     small = Translator(copier.model, copier.tokenizer, int8=True)
     plain, eight = copier.translate(SENTENCES[300:]), small.translate(SENTENCES[300:])
@@ -233,6 +234,7 @@ def test_int8_stays_near(copier):
     assert copier.translate(SENTENCES[300:]) == plain                         # the model itself is untouched
 
 
+@pytest.mark.filterwarnings('ignore:8-bit products')
 def test_int8_from_a_checkpoint(small_run):
     small = Translator.from_pretrained(small_run, 'cpu', int8=True)
     assert small.ready.int8 and len(small.translate(['a dog runs .', ''])) == 2

@@ -1,8 +1,12 @@
-"The wheel works where only it and its dependencies are: no checkout, no notebooks."
+"The source distribution makes the wheel, and the wheel works where only it and its dependencies are: no checkout, no notebooks."
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,9 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SCRIPT = '''
 import sys, transformer_nb
+from importlib.metadata import distribution
 from pathlib import Path
 assert Path(transformer_nb.__file__).is_relative_to(sys.prefix), transformer_nb.__file__
-import transformer_nb.cli
+commands = distribution('transformer_nb').entry_points.select(group='console_scripts')
+assert len(commands) > 5 and all(callable(command.load()) for command in commands)
 from transformer_nb.grammar import Grammar
 from transformer_nb.translation import Translator
 assert len(Grammar(0).samples(3)) == 3                                  # the lexicon travels with the wheel
@@ -24,9 +30,51 @@ assert len(found) == 2 and found[1] == '', found
 '''
 
 
-def build_wheel(folder):
-    subprocess.run([sys.executable, '-m', 'build', '--wheel', '--no-isolation', '--outdir', folder, ROOT], check=True, capture_output=True)
-    return next(Path(folder).glob('*.whl'))
+def build(kind, source, folder):
+    "Build an 'sdist' or a 'wheel' as it would be for a release; the file."
+    done = subprocess.run([sys.executable, '-m', 'build', f'--{kind}', '--no-isolation', '--outdir', folder, source], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(folder.glob('*.tar.gz' if kind == 'sdist' else '*.whl'))
+
+
+@pytest.fixture(scope='module')
+def sdist(tmp_path_factory):
+    "The source distribution, built from a copy: a build leaves files where it works."
+    copy, out = tmp_path_factory.mktemp('checkout')/'project', tmp_path_factory.mktemp('sdist')
+    others = ('.git', '.venv', '.*_cache', '__pycache__', '*.egg-info', 'build', 'dist', 'runs', '_docs', '_proc', '_site_src')
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*others))
+    return build('sdist', copy, out)
+
+
+@pytest.fixture(scope='module')
+def wheel(sdist, tmp_path_factory):
+    "The wheel, built from nothing but the source distribution."
+    folder = tmp_path_factory.mktemp('wheel')
+    with tarfile.open(sdist) as tar: tar.extractall(folder, filter='data')
+    return build('wheel', folder/sdist.name.removesuffix('.tar.gz'), folder)
+
+
+def test_source_distribution_is_the_package_alone(sdist):
+    with tarfile.open(sdist) as tar: held = {member.name.partition('/')[2] for member in tar if member.isfile()}
+    package = {str(path.relative_to(ROOT)) for pattern in ('*.py', 'data/*') for path in (ROOT/'transformer_nb').glob(pattern)}
+    assert package | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
+    assert {path.split('/')[0] for path in held if '/' in path} == {'transformer_nb', 'transformer_nb.egg-info'}
+
+
+def test_wheel_of_the_source_distribution_is_whole(wheel):
+    with zipfile.ZipFile(wheel) as held:
+        package = {f'transformer_nb/{path.relative_to(ROOT/"transformer_nb")}' for pattern in ('*.py', 'data/*') for path in (ROOT/'transformer_nb').glob(pattern)}
+        assert {name for name in held.namelist() if '.dist-info/' not in name} == package
+        metadata = held.read(next(name for name in held.namelist() if name.endswith('/METADATA'))).decode()
+    assert 'Classifier: Programming Language :: Python :: 3.13' in metadata and '\nDescription-Content-Type: text/markdown' in metadata
+
+
+def test_lower_bounds_are_those_that_are_tested():
+    "constraints-oldest.txt pins the oldest version that each bound of pyproject.toml admits."
+    bounds = dict(line.split('>=') for line in tomllib.loads((ROOT/'pyproject.toml').read_text())['project']['dependencies'])
+    pins = dict(line.split('==') for line in (ROOT/'constraints-oldest.txt').read_text().split() if '==' in line)
+    parts = lambda version: ([int(n) for n in version.split('.')] + [0, 0])[:3]
+    assert {name: parts(v) for name, v in pins.items()} == {name: parts(v) for name, v in bounds.items()}
 
 
 def new_environment(folder):
@@ -41,19 +89,18 @@ def check(python, run, cwd):
     assert done.returncode == 0 and done.stdout.count('\n') == 1, done.stderr
 
 
-def test_wheel_imports_and_translates(small_run, tmp_path):
+def test_wheel_imports_and_translates(small_run, wheel, tmp_path):
     "The dependencies are lent by this environment (a .pth file); the package itself is not: its own link is not followed from there."
     python = new_environment(tmp_path/'env')
     site = Path(subprocess.run([python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'], check=True, capture_output=True, text=True).stdout.strip())
     (site/'dependencies.pth').write_text(sysconfig.get_path('purelib'))
-    wheel = build_wheel(tmp_path)
     subprocess.run([sys.executable, '-m', 'pip', '--python', python, 'install', '-q', '--no-deps', '--no-index', wheel], check=True, capture_output=True)
     check(python, small_run, tmp_path)
 
 
 @pytest.mark.slow
-def test_wheel_with_dependencies_of_its_own(small_run, tmp_path):
+def test_wheel_with_dependencies_of_its_own(small_run, wheel, tmp_path):
     "Everything installed anew, as `pip install` does it."
     python = new_environment(tmp_path/'env')
-    subprocess.run([sys.executable, '-m', 'pip', '--python', python, 'install', '-q', '-c', ROOT/'constraints.txt', build_wheel(tmp_path)], check=True, capture_output=True)
+    subprocess.run([sys.executable, '-m', 'pip', '--python', python, 'install', '-q', '-c', ROOT/'constraints.txt', wheel], check=True, capture_output=True)
     check(python, small_run, tmp_path)

@@ -1,4 +1,5 @@
 """Make README.md from nbs/index.ipynb: `python tools/build_readme.py`. With `--check`, only say whether it is up to date."""
+import posixpath
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from nbdev.config import get_config
 CODE = re.compile(r"(^```.*?^```[ \t]*$)", re.S | re.M)
 HIDDEN = re.compile(r"^#\| *(hide|default_exp|export)\b", re.M)
 CALLOUT = re.compile(r"^:::+ *\{\.callout-(\w+)[^}]*\}\n(.*?)^:::+$", re.S | re.M)
+RELATIVE = re.compile(r"\]\((?![a-z][a-z\d+.-]*:|/|#)([^\s)]+)")
 
 
 def fence(text, language=""):
@@ -36,23 +38,24 @@ def callout(m):
     return "\n".join(f"> {line}".rstrip() for line in [f"[!{m[1].upper()}]", *m[2].strip().splitlines()])
 
 
-def repo_links(text, nbs):
-    "Links between notebooks, as seen from the top of the repository."
-    return re.sub(r"\]\((?!https?:|#)([\w./-]+\.ipynb)", rf"]({nbs}/\1", text)
+def repo_links(text, nbs, source):
+    "Links to files, which are relative to the notebook, in full: they work on a package index too."
+    return RELATIVE.sub(lambda m: f"]({source}/{posixpath.normpath(f'{nbs}/{m[1]}')}", text)
 
 
-def markdown_cell(cell, nbs):
-    "A Markdown cell, with links that work from the README."
+def markdown_cell(cell, nbs, source):
+    "A Markdown cell, with links that work wherever the README is shown."
     parts = CODE.split(CALLOUT.sub(callout, cell.source.strip()))
-    return "".join(part if i % 2 else repo_links(part, nbs) for i, part in enumerate(parts))
+    return "".join(part if i % 2 else repo_links(part, nbs, source) for i, part in enumerate(parts))
 
 
 def readme(
-    path: Path,  # The notebook
+    path: Path,    # The notebook
+    source: str,   # Where the repository's files can be read, such as https://host/project/blob/main
 ) -> str:  # The README's text
-    "Write a notebook as Markdown for GitHub."
+    "Write a notebook as Markdown for GitHub and a package index."
     shown = [c for c in read_nb(path).cells if c.source.strip() and not HIDDEN.search(c.source)]
-    cells = [code_cell(c) if c.cell_type == "code" else markdown_cell(c, path.parent.name) for c in shown]
+    cells = [code_cell(c) if c.cell_type == "code" else markdown_cell(c, path.parent.name, source) for c in shown]
     note = f"<!-- Made from {path.parent.name}/{path.name} by tools/build_readme.py: edit the notebook. -->"
     return "\n\n".join([note, *cells]) + "\n"
 
@@ -62,7 +65,8 @@ def main(
 ):
     "Write README.md, or fail if it is not what the notebook says."
     cfg = get_config()
-    path, text = cfg.config_path / "README.md", readme(cfg.nbs_path / cfg.readme_nb)
+    path, source = cfg.config_path / "README.md", f"{cfg.git_url}/blob/{cfg.branch}"  # git_url is Repository in pyproject.toml
+    text = readme(cfg.nbs_path / cfg.readme_nb, source)
     if not check:
         path.write_text(text)
     elif not path.exists() or path.read_text() != text:

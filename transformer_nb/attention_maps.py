@@ -26,11 +26,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import attention
-from .batching import make_batch, pad
+from .batching import make_batch
 from .core import COLORS, InputError, plot_style
 from .parsing import read_trees
-from .tokenizer import BOS
-from .transformer import attention_maps
+
 
 # %% ../nbs/19_attention_maps.ipynb #87e5437d
 KINDS = ('encoder', 'decoder', 'cross')
@@ -51,10 +50,7 @@ def forced_attention(
     "All attention maps while the model is fed with a given translation; raises `TooLong` as `Translator.attention` does."
     src, tgt = translator.encode([source, target])
     if min(len(src), len(tgt)) == 1: raise InputError("an empty sentence has no attention to look at: give two with words")
-    device = next(translator.model.parameters()).device
-    maps = attention_maps(translator.model, pad([src], device), pad([[BOS] + tgt[:-1]], device))
-    pieces = {side: translator.tokenizer.pieces(ids) for side, ids in (('source', src), ('target', tgt))}
-    return pieces | {kind: maps[kind][:, 0].cpu() for kind in KINDS}
+    return translator.maps(src, tgt[:-1])
 
 # %% ../nbs/19_attention_maps.ipynb #442f6be8
 def word_ids(
@@ -239,7 +235,7 @@ def words_right(
     src, tgt = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
     device, right = next(model.parameters()).device, []
     for k in range(0, len(pairs), batch):
-        b = make_batch(list(zip(src[k:k + batch], tgt[k:k + batch]))).to(device)
+        b = make_batch(list(zip(src[k:k + batch], tgt[k:k + batch])), model.cfg).to(device)
         right += (model(b.src, b.tgt_in).argmax(-1) == b.tgt_out).tolist()
     return [_whole_words(row, word_ids(tokenizer.pieces(ids))) for row, ids in zip(right, tgt)]
 

@@ -20,16 +20,18 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from .core import InputError
-from .tokenizer import BOS, EOS, PAD
+from .tokenizer import BOS, EOS, PAD, Special
 
 # %% ../nbs/10_batching.ipynb #e2db4089
 def pad(
     rows:list,        # Lists or arrays of token ids
-    device=None       # torch device; None means the default
-) -> Tensor:          # int64, shape (len(rows), longest), filled with PAD at the right
-    "Rows of different lengths as one tensor."
+    device=None,      # torch device; None means the default
+    pad_id:int=PAD    # Id of padding
+) -> Tensor:          # int64, shape (len(rows), longest), filled with pad_id at the right
+    "Rows of different lengths as one tensor; no rows make an empty one."
+    if len(rows) == 0: return torch.empty(0, 0, dtype=torch.int64, device=device)
     lengths = np.array([len(row) for row in rows])
-    table = np.full((len(rows), lengths.max()), PAD)
+    table = np.full((len(rows), lengths.max()), pad_id)
     real = np.arange(table.shape[1]) < lengths[:, None]
     table[real] = np.concatenate(rows, dtype=np.int64, casting='unsafe')  # an empty list would be float64
     return torch.as_tensor(table, device=device)
@@ -42,29 +44,38 @@ class Batch:
     tgt_in:Tensor   # Target ids after BOS, shape (b, m)
     tgt_out:Tensor  # The same ending in EOS: what to predict, shape (b, m)
     n_tokens:int=None  # Target tokens to predict, EOS included; None: counted once, here
+    pad_id:int=PAD     # Id of padding
 
     def __post_init__(self):
-        if self.n_tokens is None: self.n_tokens = int((self.tgt_out != PAD).sum())
+        if self.n_tokens is None: self.n_tokens = int((self.tgt_out != self.pad_id).sum())
+
+    def __getitem__(self,
+        rows:slice # Which sentence pairs
+    ) -> 'Batch':
+        "A part of the batch, counted anew."
+        return Batch(*(t[rows] for t in (self.src, self.tgt_in, self.tgt_out)), pad_id=self.pad_id)
 
     def to(self,
         device # torch device
     ) -> 'Batch':
         "The batch on another device; the count goes with it, so that no GPU is asked for it."
-        return Batch(*(t.to(device, non_blocking=True) for t in (self.src, self.tgt_in, self.tgt_out)), self.n_tokens)
+        return Batch(*(t.to(device, non_blocking=True) for t in (self.src, self.tgt_in, self.tgt_out)), self.n_tokens, self.pad_id)
 
 # %% ../nbs/10_batching.ipynb #53269a0c
 def make_batch(
-    pairs:list # (source ids, target ids), lists or arrays, without BOS and EOS
+    pairs:list,        # (source ids, target ids), lists or arrays, without BOS and EOS
+    special=Special()  # Ids of padding, BOS and EOS: the model's configuration, if it has others
 ) -> Batch:
     "Pad sentence pairs; the target comes shifted right and unshifted (§3.1)."
+    if not pairs: raise InputError("a batch of no sentence pairs: give at least one")
     rows = [[pair[side] for pair in pairs] for side in (0, 1)]
-    src, tgt = map(pad, rows)
-    return Batch(_ended(src, rows[0]), F.pad(tgt, (1, 0), value=BOS), _ended(tgt, rows[1]))
+    src, tgt = (pad(side, pad_id=special.pad_id) for side in rows)
+    return Batch(_ended(src, rows[0], special), F.pad(tgt, (1, 0), value=special.bos_id), _ended(tgt, rows[1], special), pad_id=special.pad_id)
 
-def _ended(table, rows):
+def _ended(table, rows, special):
     "One column more, and EOS behind the last token of every row."
     ends = torch.tensor([[len(row)] for row in rows], device=table.device)
-    return F.pad(table, (0, 1), value=PAD).scatter_(1, ends, EOS)
+    return F.pad(table, (0, 1), value=special.pad_id).scatter_(1, ends, special.eos_id)
 
 # %% ../nbs/10_batching.ipynb #3fe031f9
 def encode_pairs(
@@ -104,12 +115,13 @@ class Batches:
         seed:int=0,              # With the epoch it fixes the order
         per_step:int=1,          # Micro-batches of one optimizer step, over all ranks
         rank:int=0,              # Number of this process, from 0
-        world:int=1              # Number of processes
+        world:int=1,             # Number of processes
+        special=Special()        # Ids of padding, BOS and EOS: the model's configuration, if it has others
     ):
-        if not pairs: raise ValueError("no sentence pairs: a stream of batches needs at least one")
+        if not pairs: raise InputError("no sentence pairs: a stream of batches needs at least one; give a corpus that is not empty")
         if not 0 <= rank < world: raise ValueError(f"rank {rank} of {world} processes: ranks go from 0 to {world - 1}")
         if per_step < world: raise InputError(f"{per_step} micro-batches a step are too few for {world} processes: take at least {world} a step, or start fewer processes")
-        self.batch_tokens, self.seed, self.per_step, self.rank, self.world = batch_tokens, seed, per_step, rank, world
+        self.batch_tokens, self.seed, self.per_step, self.rank, self.world, self.special = batch_tokens, seed, per_step, rank, world, special
         self.pairs = list(zip(*(_arrays([pair[side] for pair in pairs]) for side in (0, 1))))
         n_src, n_tgt = (np.array([len(pair[side]) + 1 for pair in self.pairs]) for side in (0, 1))  # + EOS
         self.lengths, self.n_targets = np.maximum(n_src, n_tgt), n_tgt
@@ -137,7 +149,7 @@ def make(self:Batches,
     batch:list # Indices into pairs
 ) -> Batch:
     "The tensors of one batch."
-    return make_batch([self.pairs[i] for i in batch])
+    return make_batch([self.pairs[i] for i in batch], self.special)
 
 @patch
 def once(self:Batches):

@@ -74,7 +74,7 @@ def read_parallel(
     empty = {i for i, pair in enumerate(zip(src, tgt)) if not all(side.strip() for side in pair)}
     if empty and not drop_empty:
         i = min(empty)
-        raise InputError(f"{tgt_file if src[i].strip() else src_file}:{i+1}: empty line ({len(empty):,} such pairs); remove the line from both files, or drop such pairs with --drop-empty")
+        raise InputError(f"{tgt_file if src[i].strip() else src_file}:{i+1}: empty line ({len(empty):,} such pairs); remove the line from both files, or leave such pairs out with drop_empty (--drop-empty)")
     kept = [i for i in range(len(src)) if i not in empty]
     if not kept: raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence a line")
     return Split([(src[i], tgt[i]) for i in kept], str(src_file), str(tgt_file), [i + 1 for i in kept] if empty else None)
@@ -117,7 +117,7 @@ def load_folder(
         split = 'val' if name in VAL_NAMES else name
         if split not in ('train', 'val') and not name.startswith('test'): continue
         splits[split] = read_parallel(file, _partner(folder, name, tgt, file), drop_empty)
-    if not splits: raise InputError(f"{folder}: no train.{src}, val.{src} or test*.{src} (also .gz) in it; check --src, --tgt and the folder")
+    if not splits: raise InputError(f"{folder}: no train.{src}, val.{src} or test*.{src} (also .gz) in it; check the two languages (--src, --tgt) and the folder")
     return Corpus(src, tgt, splits)
 
 def _stem_and_language(file):
@@ -128,7 +128,7 @@ def _stem_and_language(file):
 def _partner(folder, name, tgt, file):
     for end in ('', '.gz'):
         if (folder/f'{name}.{tgt}{end}').is_file(): return folder/f'{name}.{tgt}{end}'
-    raise InputError(f"{file}: its translation {name}.{tgt} (or .gz) is missing; add it or choose another --tgt")
+    raise InputError(f"{file}: its translation {name}.{tgt} (or .gz) is missing; add it, or choose another target language (--tgt)")
 
 # %% ../nbs/08_corpora.ipynb #c25879fe
 def load_builtin(

@@ -53,7 +53,7 @@ def matmul_rate(
     "The machine's measured speed at matrix products, the ceiling of training; measured once a process."
     device = torch.device(device)
     on_cpu = device.type == 'cpu'
-    n, seconds = 2048 if on_cpu else 8192, []
+    n, seconds = 2048 if on_cpu else 4096, []  # on a GPU 0.2 GB: little beside a model in training
     generator = torch.Generator(device).manual_seed(0)  # the global one stays as it is: a run must not depend on being measured
     a, b = (torch.randn(n, n, device=device, dtype=dtype, generator=generator) for _ in range(2))
     out = torch.empty_like(a)

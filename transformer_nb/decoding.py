@@ -9,13 +9,14 @@ __all__ = ['max_lengths', 'force', 'greedy', 'length_penalty', 'BeamSearch', 'be
 
 # %% ../nbs/15_decoding.ipynb #f89bea12
 import hashlib
+from math import inf
 
 import torch
 from fastcore.basics import patch
 from torch import Tensor
 
 from .core import InputError
-from .inference import DecoderCache, Inference, best_tokens, decode_step, inference
+from .inference import DecoderCache, Inference, best_tokens, decode_step, inference, own_precision
 
 # %% ../nbs/15_decoding.ipynb #7f31956d
 def max_lengths(
@@ -79,12 +80,14 @@ def _one_by_one(
     return outputs
 
 @torch.inference_mode()
+@own_precision()
 def greedy(
     model,            # Transformer or Inference
     src:Tensor,       # Source ids ending in EOS, shape (b, n)
     prefix:list=None  # Forced beginnings, a list of ids a sentence
 ) -> list:            # One list of ids a sentence, without BOS and EOS
     "Take the most probable token at every step."
+    if len(src) == 0: return []
     return _one_by_one(inference(model), src, prefix, lambda scores, *_: scores.argmax(-1))
 
 # %% ../nbs/15_decoding.ipynb #833ca62d
@@ -203,6 +206,7 @@ def run(self:BeamSearch) -> list: # Per sentence pairs (score, ids), best first
 
 # %% ../nbs/15_decoding.ipynb #710051e0
 @torch.inference_mode()
+@own_precision()
 def beam_search(
     model,             # Transformer or Inference
     src:Tensor,        # Source ids ending in EOS, shape (b, n)
@@ -215,7 +219,8 @@ def beam_search(
     "Beam search with GNMT's length penalty (§6.1), never worse than greedy search where that comes to an end; raises `InputError` for settings that make no sense."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
     if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
-    if not alpha >= 0: raise InputError(f"alpha {alpha} must be 0 or more")  # below 0 the bound would not hold
+    if not 0 <= alpha < inf: raise InputError(f"alpha {alpha} must be 0 or more, and finite")  # below 0 the bound would not hold
+    if len(src) == 0: return []
     return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest, prefix, extra).run()]
 
 # %% ../nbs/15_decoding.ipynb #db33fcc0
@@ -260,6 +265,7 @@ def _randoms(
 
 # %% ../nbs/15_decoding.ipynb #33c21f6d
 @torch.inference_mode()
+@own_precision()
 def sample(
     model,                 # Transformer or Inference
     src:Tensor,            # Source ids ending in EOS, shape (b, n)
@@ -273,6 +279,8 @@ def sample(
     if not temperature > 0: raise InputError(f"temperature {temperature} must be above 0")
     if top_k < 0: raise InputError(f"top_k {top_k} must be 0 (all tokens) or more")
     if not 0 < top_p <= 1: raise InputError(f"top_p {top_p} must be above 0 and at most 1")
+    if not isinstance(seed, int) and len(seed) != len(src): raise InputError(f"{len(seed)} seeds for {len(src)} sentences: give one for each, or one for all")
+    if len(src) == 0: return []
     u = _randoms(src, seed, max_lengths(model, src), model.cfg.pad_id)
     return _one_by_one(inference(model), src, prefix, lambda scores, alive, place:
                       pick(restrict((scores/temperature).softmax(-1), top_k, top_p), u[alive, place]))

@@ -28,7 +28,7 @@ class MultiHeadAttention(nn.Module):
     ):
         super().__init__()
         if (d_k is None or d_v is None) and d_model % h: raise ValueError(f"d_model {d_model} is no multiple of h {h}: give d_k and d_v")
-        self.h, self.d_k, self.d_v = h, d_k or d_model//h, d_v or d_model//h
+        self.h, self.d_k, self.d_v = h, *(d_model//h if d is None else int(d) for d in (d_k, d_v))
         self.W_q = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_k = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_v = nn.Linear(d_model, h*self.d_v, bias=bias)
@@ -37,45 +37,47 @@ class MultiHeadAttention(nn.Module):
 # %% ../nbs/02_multihead.ipynb #1feeb49f
 @patch
 def split(self:MultiHeadAttention,
-    x:Tensor  # All heads side by side, shape (b, n, h·d)
-) -> Tensor:  # One row of heads, shape (b, h, n, d)
+    x:Tensor  # All heads side by side, shape (..., n, h·d)
+) -> Tensor:  # One row of heads, shape (..., h, n, d)
     "Cut the last axis into h heads and move them before the positions."
-    return x.unflatten(-1, (self.h, -1)).transpose(1, 2)
+    return x.unflatten(-1, (self.h, -1)).transpose(-3, -2)
 
 @patch
 def project(self:MultiHeadAttention,
-    k:Tensor,  # Keys, shape (b, m, d_model)
-    v:Tensor   # Values, shape (b, m, d_model)
-) -> tuple[Tensor, Tensor]: # (b, h, m, d_k) and (b, h, m, d_v)
+    k:Tensor,  # Keys, shape (..., m, d_model)
+    v:Tensor   # Values, shape (..., m, d_model)
+) -> tuple[Tensor, Tensor]: # (..., h, m, d_k) and (..., h, m, d_v)
     "Keys and values of every head; decoding computes them once and keeps them."
+    if k.shape[:-1] != v.shape[:-1]: raise ValueError(f"keys of shape {tuple(k.shape)} and values of shape {tuple(v.shape)}: every key needs its value")
     return self.split(self.W_k(k)), self.split(self.W_v(v))
 
 # %% ../nbs/02_multihead.ipynb #5a8c5f6a
 @patch
 def attend(self:MultiHeadAttention,
-    q:Tensor,                 # Queries, shape (b, n, d_model)
-    K:Tensor,                 # Projected keys, shape (b, h, m, d_k)
-    V:Tensor,                 # Projected values, shape (b, h, m, d_v)
-    mask:Tensor=None,         # Boolean, broadcasts to (b, h, n, m); True = may attend
+    q:Tensor,                 # Queries, shape (..., n, d_model); any axes may stand in front, usually the batch
+    K:Tensor,                 # Projected keys, shape (..., h, m, d_k)
+    V:Tensor,                 # Projected values, shape (..., h, m, d_v)
+    mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend
     need_weights:bool=False   # Also return the weights? (slower: they are stored)
-) -> tuple[Tensor, Tensor|None]: # Output (b, n, d_model); weights (b, h, n, m) or None
+) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
     "Attention of every head over projected keys and values, then W^O."
     Q, weights = self.split(self.W_q(q)), None
     if need_weights: heads, weights = attention(Q, K, V, mask)
     else: heads = fused_attention(Q, K, V, mask)
-    return self.W_o(heads.transpose(1, 2).flatten(-2)), weights
+    return self.W_o(heads.transpose(-3, -2).flatten(-2)), weights
 
 @patch
 def forward(self:MultiHeadAttention,
-    q:Tensor,                 # Queries, shape (b, n, d_model)
-    k:Tensor,                 # Keys, shape (b, m, d_model)
-    v:Tensor,                 # Values, shape (b, m, d_model)
-    mask:Tensor=None,         # Boolean, broadcasts to (b, h, n, m); True = may attend; or a PackedMask
+    q:Tensor,                 # Queries, shape (..., n, d_model)
+    k:Tensor,                 # Keys, shape (..., m, d_model)
+    v:Tensor,                 # Values, shape (..., m, d_model)
+    mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend; or a PackedMask
     need_weights:bool=False   # Also return the weights? (slower: they are stored)
-) -> tuple[Tensor, Tensor|None]: # Output (b, n, d_model); weights (b, h, n, m) or None
+) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
     "Project, attend in every head, concatenate, project back; packed sequences (t, d_model) come with a `PackedMask`, and then v is k."
-    if isinstance(mask, PackedMask): return self.packed(q, k, mask), None
-    return self.attend(q, *self.project(k, v), mask, need_weights)
+    if not isinstance(mask, PackedMask): return self.attend(q, *self.project(k, v), mask, need_weights)
+    if v is not k or need_weights: raise ValueError("packed sequences: the values must be the keys, and there are no weights; give padded tables for anything else")
+    return self.packed(q, k, mask), None
 
 # %% ../nbs/02_multihead.ipynb #87ccdeb3
 def _together(x, *maps):

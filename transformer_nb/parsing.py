@@ -25,8 +25,8 @@ from torch import Tensor
 from .batching import pad
 from .core import InputError, plot_style, seed_everything
 from .decoding import BeamSearch, beam_search, length_penalty
-from .inference import BLOCK
-from .tokenizer import EOS, UNK, Tokenizer, train_tokenizer
+from .inference import BLOCK, own_precision
+from .tokenizer import Tokenizer, train_tokenizer
 from .training import Trainer, TrainingConfig
 from .transformer import Transformer, TransformerConfig
 from .translation import Translator, clean
@@ -234,7 +234,7 @@ def spell(
     words:list # Words of a sentence
 ) -> str:      # Line that the model reads, as many tokens as words
     "A sentence with each unknown word replaced by its shape."
-    return ' '.join(shape(w) if UNK in ids or not ids else w for w, ids in zip(words, tokenizer.encode(words)))
+    return ' '.join(shape(w) if tokenizer.unk_id in ids or not ids else w for w, ids in zip(words, tokenizer.encode(words)))
 
 # %% ../nbs/18_parsing.ipynb #0b9de409
 class Parse(NamedTuple):
@@ -252,7 +252,7 @@ class Parser(Translator):
         n:int        # Hypotheses per sentence
     ) -> list:       # Per sentence pairs (score, ids)
         "Decode one batch; an output may have 300 tokens more than its input (§6.3)."
-        src = pad(rows, self.device)
+        src = pad(rows, self.device, self.cfg.pad_id)
         return beam_search(self.ready, src, beam, alpha, n, extra=300)
 
 # %% ../nbs/18_parsing.ipynb #ee38c8da
@@ -330,11 +330,12 @@ class TreeSearch(BeamSearch):
         super().__init__(model, src, *search, extra=300)
         pieces = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))]
         size = -(-len(pieces)//BLOCK)*BLOCK  # as many as there are scores
-        kind = lambda test: torch.tensor([i > UNK and test(p) for i, p in enumerate(pieces)] + [False]*(size - len(pieces)), device=src.device)
+        special = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id}
+        kind = lambda test: torch.tensor([i not in special and test(p) for i, p in enumerate(pieces)] + [False]*(size - len(pieces)), device=src.device)
         self.opens, self.closes = kind(lambda p: p[:1] == '(' != p), kind(lambda p: p[:1] == ')' != p)
         self.tags = kind(lambda p: p[:1] not in ('(', ')'))
         end = {p[1:]: i for i, p in enumerate(pieces) if p[:1] == ')'}
-        self.end = torch.tensor([end.get(p[1:], UNK) for p in pieces], device=src.device)  # of '(X' the id of ')X'
+        self.end = torch.tensor([end.get(p[1:], tokenizer.unk_id) for p in pieces], device=src.device)  # of '(X' the id of ')X'
         self.words = (src != self.model.cfg.pad_id).sum(1) - 1
 
     def scores(self):
@@ -356,13 +357,14 @@ def allowed(self:TreeSearch) -> Tensor: # Boolean, shape (b·k, V filled up to w
     found = may(self.opens, (left > 0) & (room > 2) & ((depth > 0) | (length == 1))) | may(self.tags, (left > 0) & (depth > 0))
     closing = (depth > 0) & ~opens[:, -1] & ((depth > 1) | (left == 0))
     found[torch.arange(len(tokens)), self.end[tokens.gather(1, innermost[:, None])[:, 0]]] |= closing
-    found[:, EOS] = (left == 0) & (depth == 0)
+    found[:, self.model.cfg.eos_id] = (left == 0) & (depth == 0)
     return found | ~found.any(1, keepdim=True)  # a beam that is no hypothesis at all must still have scores
 
 # %% ../nbs/18_parsing.ipynb #ecf3e805
 class TreesOnly(Parser):
     "A parser that can say nothing but trees."
     @torch.inference_mode()
+    @own_precision()
     def search(self,
         rows:list,   # Lists of ids ending in EOS
         beam:int,    # Hypotheses kept per sentence
@@ -370,7 +372,8 @@ class TreesOnly(Parser):
         n:int        # Hypotheses per sentence
     ) -> list:       # Per sentence pairs (score, ids)
         "Decode one batch."
-        return [found[:n] for found in TreeSearch(self.tokenizer, self.ready, pad(rows, self.device), beam, alpha, n).run()]
+        src = pad(rows, self.device, self.cfg.pad_id)
+        return [found[:n] for found in TreeSearch(self.tokenizer, self.ready, src, beam, alpha, n).run()]
 
 @patch
 def insist(self:Parser,

@@ -39,6 +39,16 @@ class PositionalEncoding(nn.Module):
         if learned: self.table = nn.Parameter(torch.randn(max_len, d_model) * d_model**-.5)
         else: self.register_buffer('table', sinusoids(max_len, d_model), persistent=False)
 
+    def _apply(self, fn, recurse=True):
+        "Move or convert; where the waves were not carried over (`to_empty`, or from the meta device), they are computed anew."
+        before = self.table
+        super()._apply(fn, recurse)
+        if isinstance(before, nn.Parameter) or self.table.is_meta: return self
+        if before.is_meta or not torch.equal(before.to(self.table), self.table):
+            with torch.device('cpu'): waves = sinusoids(*before.shape)  # whatever the default device is
+            self.table = waves.to(self.table)
+        return self
+
     def forward(self,
         x:Tensor,     # Scaled embeddings, shape (b, n, d_model)
         start:int=0   # Position of the first token (decoding with a cache starts later)

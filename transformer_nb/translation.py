@@ -11,8 +11,10 @@ __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'clean', 'split_t
 # %% ../nbs/16_translation.ipynb #cb8c752f
 import re
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from itertools import chain, pairwise, repeat
 from pathlib import Path
+from threading import Barrier, Lock
 from unicodedata import category
 
 import torch
@@ -22,8 +24,8 @@ from . import checkpoints
 from .batching import by_length, pad
 from .core import InputError, default_device, plot_style
 from .decoding import beam_search
-from .inference import inference
-from .tokenizer import BOS, EOS
+from .inference import Inference, evaluating, fingerprint, inference, own_precision
+from .tokenizer import check_tokenizer
 from .transformer import attention_maps
 
 # %% ../nbs/16_translation.ipynb #751b4187
@@ -85,7 +87,7 @@ class TooLong(InputError):
 
 # %% ../nbs/16_translation.ipynb #005b3059
 class Translator:
-    "A trained model with its tokenizer: text in, text out."
+    "A trained model with its tokenizer: text in, text out, with the weights that the model has now."
     def __init__(self,
         model,           # transformer.Transformer (is put into eval mode), or inference.Inference
         tokenizer,       # tokenizer.Tokenizer it was trained with
@@ -93,8 +95,11 @@ class Translator:
         int8:bool=False, # Decode with 8-bit weights (on the CPU)? An Inference has decided that already
         path=None        # The checkpoint, to read the model from it again where an Inference is not enough
     ):
-        self.ready, self.tokenizer, self.about, self.path = inference(model, int8), tokenizer, about or {}, path
-        self.own, self.device = None if model is self.ready else model.eval(), self.ready.embedding.weight.device
+        check_tokenizer(tokenizer, model.cfg)
+        self.tokenizer, self.about, self.path, self.lock = tokenizer, about or {}, path, Lock()
+        self.own, self.mark = (None, None) if isinstance(model, Inference) else (model.eval(), fingerprint(model))
+        self.prepared = inference(model, int8)
+        self.int8 = self.prepared.int8
 
     @classmethod
     def from_pretrained(cls,
@@ -105,19 +110,46 @@ class Translator:
         "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off."
         found = checkpoints.load(path, default_device(device))
         if found.tokenizer is None: raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
-        return cls(inference(found.model, int8, release=True), found.tokenizer, found.training, path=found.path)
+        check_tokenizer(found.tokenizer, found.model.cfg)
+        mark = fingerprint(found.model)
+        translator = cls(inference(found.model, int8, release=True), found.tokenizer, found.training, path=found.path)
+        translator.mark = mark
+        return translator
 
     @property
     def model(self):
-        "The Transformer itself, which only attention maps need: read again if its matrices were given up."
-        self.own = self.own or checkpoints.load(self.path, self.device).model
+        "The Transformer itself, for attention maps and for changes: read again if its matrices were given up."
+        with self.lock:
+            if self.own is None and self.path is None: raise InputError("this translator was made of a prepared model: make it of the Transformer itself to look at it")
+            if self.own is None: self.own = checkpoints.load(self.path, self.device).model
         return self.own
+
+    @property
+    def ready(self):
+        "The model prepared for decoding, with its weights as they are now."
+        if self.own is None: return self.prepared
+        with self.lock:
+            mark = fingerprint(self.own)
+            if mark != self.mark: self.prepared, self.mark = Inference(self.own, self.int8), mark
+            return self.prepared
+
+    def _with(self, **changes):
+        "A translator that shares all but these attributes."
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self) | changes)
+        return twin
+
+    @property
+    def cfg(self): return (self.prepared if self.own is None else self.own).cfg
+
+    @property
+    def device(self): return (self.prepared if self.own is None else self.own).embedding.weight.device
 
     def encode(self,
         texts:list # Sentences
     ) -> list:     # Lists of ids ending in EOS; EOS alone for an empty sentence
         "Sentences as ids; raises `TooLong` for one that is longer than the model."
-        rows, most = [ids + [EOS] for ids in self.tokenizer.encode(texts)], self.ready.cfg.max_len
+        rows, most = [ids + [self.cfg.eos_id] for ids in self.tokenizer.encode(texts)], self.cfg.max_len
         for i, row in enumerate(rows):
             if len(row) > most: raise TooLong(i, len(row), most)
         return rows
@@ -131,7 +163,7 @@ def search(self:Translator,
     n:int        # Hypotheses per sentence
 ) -> list:       # Per sentence pairs (score, ids)
     "Decode one batch."
-    src = pad(rows, self.device)
+    src = pad(rows, self.device, self.cfg.pad_id)
     return beam_search(self.ready, src, beam, 0. if beam == 1 else alpha, n)
 
 @patch
@@ -145,12 +177,14 @@ def _search_all(self:Translator,
 ) -> list:            # Per row pairs (score, ids), in the order of the rows
     "Decode rows of any lengths in batches of similar length."
     if parallel < 1: raise InputError(f"parallel {parallel} must be at least 1")
+    if batch_tokens < 1: raise InputError(f"batch_tokens {batch_tokens} must be at least 1")
     found, lengths = [[(0., [])] for _ in rows], [len(row) for row in rows]
     full = sorted((i for i, length in enumerate(lengths) if length > 1), key=lambda i: -lengths[i])
     batches = by_length(lengths, full, max(1, batch_tokens//max(1, beam)))
     work, settings = [[rows[i] for i in batch] for batch in batches], (beam, alpha, n)
     together = min(parallel, len(work)) if self.device.type == 'cpu' else 1
-    results = self._side_by_side(work, settings, together) if together > 1 else [self.search(rows, *settings) for rows in work]
+    fixed = self._with(prepared=self.ready, own=None)  # the same weights for all batches
+    results = fixed._side_by_side(work, settings, together) if together > 1 else [fixed.search(rows, *settings) for rows in work]
     for batch, hyps in zip(batches, results):
         for i, h in zip(batch, hyps): found[i] = h
     return found
@@ -161,7 +195,7 @@ def _parts(self:Translator,
     texts:list # Any texts
 ) -> list:     # Per text a list of parts that fit the model; most have one
     "Clean the texts, split the long ones."
-    texts, most = list(map(clean, texts)), self.ready.cfg.max_len
+    texts, most = list(map(clean, texts)), self.cfg.max_len
     fits = lambda text: len(self.tokenizer.encode([text])[0]) < most
     return [[text] if len(ids) < most else split_text(text, fits) for text, ids in zip(texts, self.tokenizer.encode(texts))]
 
@@ -176,9 +210,9 @@ def nbest(self:Translator,
 ) -> list:                   # Per text up to `n` pairs (score, text), best first, then those cut off; of a split text the scores are summed
     "The best hypotheses of each text, in the order of the input; raises `InputError` for settings that make no sense."
     if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
-    parts, most = self._parts(texts), self.ready.cfg.max_len
+    parts, most = self._parts(texts), self.cfg.max_len
     # A single character can have more pieces than a tiny model holds
-    rows = [ids[:most - 1] + [EOS] for ids in self.tokenizer.encode(list(chain.from_iterable(parts)))]
+    rows = [ids[:most - 1] + [self.cfg.eos_id] for ids in self.tokenizer.encode(list(chain.from_iterable(parts)))]
     found = iter(self._search_all(rows, beam, alpha, n, batch_tokens, parallel))
     return [self._whole(ps, [next(found) for _ in ps]) for ps in parts]
 
@@ -203,6 +237,16 @@ def translate(self:Translator,
     "Translate texts; raises `InputError` for settings that make no sense."
     return [hyps[0][1] for hyps in self.nbest(texts, beam, alpha, 1, batch_tokens, parallel)]
 
+# %% ../nbs/16_translation.ipynb #dfcfdedd
+@patch
+def __deepcopy__(self:Translator, memo): return self._with(own=deepcopy(self.own, memo), about=deepcopy(self.about, memo), lock=Lock())
+
+@patch
+def __reduce__(self:Translator):
+    if self.own is not None: return type(self), (self.own, self.tokenizer, self.about, self.int8, self.path)
+    if self.path is None: raise InputError("a translator made of a prepared model cannot be sent elsewhere: make it of the Transformer itself, or by from_pretrained")
+    return type(self).from_pretrained, (self.path, str(self.device), self.int8)
+
 # %% ../nbs/16_translation.ipynb #948fba55
 @patch
 def _side_by_side(self:Translator,
@@ -211,9 +255,21 @@ def _side_by_side(self:Translator,
     together:int    # How many at a time
 ) -> list:          # Per batch what `search` finds
     "Share the batches out to threads, each on one core."
-    pool = ThreadPoolExecutor(together, initializer=torch.set_num_threads, initargs=(1,))  # holds for the new thread alone
-    try: return list(pool.map(self.search, batches, *map(repeat, settings)))
-    finally: pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C or an error no further batch begins
+    cores, all_set = torch.get_num_threads(), Barrier(together + 1)
+    def one_core():
+        torch.get_num_threads()  # before its first use a thread would take the default once more
+        torch.set_num_threads(1)
+        all_set.wait()
+    pool = ThreadPoolExecutor(together, initializer=one_core)
+    try:
+        found = pool.map(self.search, batches, *map(repeat, settings))
+        all_set.wait()
+        torch.set_num_threads(cores)
+        return list(found)
+    finally:
+        all_set.abort()
+        torch.set_num_threads(cores)
+        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C or an error no further batch begins
 
 # %% ../nbs/16_translation.ipynb #3597a262
 @patch
@@ -223,11 +279,21 @@ def attention(self:Translator,
     "All three kinds of attention while the model translates a sentence: every layer and head; raises `TooLong` for one that does not fit."
     rows = self.encode([clean(text)])
     if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
-    src = pad(rows, self.device)
-    ids = beam_search(self.ready, src)[0][0][1][:self.ready.cfg.max_len - 1]  # with BOS it must fit the model
-    maps = attention_maps(self.model, src, torch.tensor([[BOS] + ids], device=self.device))
+    ids = beam_search(self.ready, torch.tensor(rows, device=self.device))[0][0][1]
+    return self.maps(rows[0], ids[:self.cfg.max_len - 1])  # with BOS it must fit the model
+
+@patch
+@own_precision()
+def maps(self:Translator,
+    source:list, # Ids of a sentence, EOS included
+    target:list  # Ids of a translation, without EOS
+) -> dict:       # As `attention` returns it
+    "All three kinds of attention while the model reads a sentence and this translation."
+    model, fed = self.model, [self.cfg.bos_id, *target]
+    src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, fed))
+    with self.lock, evaluating(model): found = attention_maps(model, src, tgt)  # it hangs hooks into the model: one thread at a time
     pieces = self.tokenizer.pieces
-    return {'source': pieces(rows[0]), 'target': pieces(ids + [EOS])} | {kind: w[:, 0].cpu() for kind, w in maps.items()}
+    return {'source': pieces(source), 'target': pieces([*target, self.cfg.eos_id])} | {kind: w[:, 0].cpu() for kind, w in found.items()}
 
 # %% ../nbs/16_translation.ipynb #b97febee
 def plot_attention(

@@ -1,0 +1,219 @@
+"What a newcomer types first gives right answers: README's commands, the commands that others propose, on a busy machine too."
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import BIN, tnb
+
+from transformer_nb import checkpoints
+from transformer_nb.cli import train
+from transformer_nb.core import InputError
+from transformer_nb.optimizer import lrate
+from transformer_nb.tokenizer import train_tokenizer
+from transformer_nb.training import Trainer, TrainingConfig, suited
+from transformer_nb.transformer import Transformer, preset
+from transformer_nb.translation import Translator
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = ('tnb-train', 'tnb-translate', 'tnb-eval', 'tnb-average', 'tnb-parse', 'tnb-demo')
+
+
+def blocks(kind):
+    "The blocks of the README's part *Use*."
+    part = (ROOT/'README.md').read_text().split('\n## Use\n')[1].split('\n## ')[0]
+    return re.findall(rf'```{kind}\n(.*?)```', part, re.DOTALL)
+
+
+def shell(script, cwd):
+    done = subprocess.run(['bash', '-e', '-c', script], cwd=cwd, capture_output=True, text=True,
+        env=os.environ | {'PATH': f"{BIN}{os.pathsep}{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def scores(table):
+    "Split -> BLEU of what tnb-eval printed."
+    return {split: float(bleu) for split, bleu in re.findall(r'^(\S+) +[\d,]+ pairs +BLEU +([\d.]+)', table, re.MULTILINE)}
+
+
+@pytest.fixture(scope='module')
+def used(tmp_path_factory):
+    "README's first block of commands, with two minutes instead of its own."
+    script, n = re.subn(r'--minutes \S+', '--minutes 2', blocks('sh')[0])
+    assert n == 1
+    place = tmp_path_factory.mktemp('use')
+    return place, shell(script, place)
+
+
+def test_readme_use_gives_the_right_answer(used):
+    _, done = used
+    answer, table = done.stdout.split('\n', 1)
+    assert answer == 'ein Hund läuft .'
+    found = scores(table)
+    assert set(found) == {'test', 'unseen'} and found['test'] > 25, table  # in two minutes, beside another test
+
+
+def test_readme_use_in_python(used, monkeypatch, capsys):
+    "The block for Python, on the model that the block of commands has trained."
+    monkeypatch.chdir(used[0])
+    block = blocks('python')[0]
+    *lines, last = block.strip().splitlines()
+    names = {}
+    exec('\n'.join(lines), names)
+    assert eval(last, names) == ['ein Hund läuft .']
+
+
+def test_the_start_says_what_was_chosen(used):
+    _, done = used
+    lines = done.stderr.splitlines()
+    assert re.search(r'40,000 pairs, 8,000 word pieces, .* on 1 x cpu in (float32|bfloat16), \d+ threads?$', lines[0])
+    assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, learning rate up to 0.005 in [\d,]+ steps, about [\d,]+ steps in all$', lines[1])
+
+
+def test_readme_names_minutes_and_a_directory_of_its_own():
+    "make demo writes runs/demo: the block must work after it too."
+    block = blocks('sh')[0]
+    assert '--minutes 3 ' in block and 'runs/demo' not in block
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('busy', [False, True])
+def test_readme_use_as_it_stands(busy, tmp_path):
+    "With its own minutes, quiet and with one core kept busy by another program."
+    other = subprocess.Popen([sys.executable, '-c', 'while True: pass']) if busy else None
+    try: done = shell(blocks('sh')[0], tmp_path)
+    finally:
+        if other: other.kill()
+    answer, table = done.stdout.split('\n', 1)
+    assert answer == 'ein Hund läuft .'
+    assert scores(table)['test'] >= (80 if busy else 90), table
+
+
+def test_demo_proposes_commands_that_work(tmp_path):
+    "Its own translation of a.txt, then what it prints under Next, with a small corpus in place of FOLDER."
+    done = shell('tnb-demo --out runs/demo --minutes 0.5', tmp_path)
+    splits = scores(done.stdout)
+    assert set(splits) == {'test', 'unseen'} and (tmp_path/'runs/demo/attention.png').stat().st_size > 10_000
+    commands = dict(re.findall(r'^  (translate|learn|go on) +(.*?)(?:   \(.*\))?$', done.stdout, re.MULTILINE))
+    assert commands.keys() == {'translate', 'learn', 'go on'}
+    assert shell(commands['translate'], tmp_path).stdout.strip()
+    folder = tmp_path/'corpus'
+    folder.mkdir()
+    for name in ('train', 'test'):
+        for lang, dog in (('en', 'a dog'), ('de', 'ein Hund')): (folder/f'{name}.{lang}').write_text(''.join(f'{dog} {w} .\n' for w in 'abcdefgh'))
+    command = re.sub(r'--minutes \S+', '--minutes 0.1', commands['go on'].replace('FOLDER', 'corpus'))
+    assert command != commands['go on'] and 'runs/model/averaged' in shell(command, tmp_path).stderr
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+def test_version(command):
+    status, out, err = tnb(command, '--version')
+    assert status == 0 and re.fullmatch(rb'transformer_nb \d+\.\d+\.\d+\n', out), err
+
+
+# Defaults
+
+def test_settings_suit_the_minutes():
+    few, many, steps = suited('tiny', 3), suited('tiny', 30), suited('tiny')
+    assert (few['norm'], many['norm'], steps['norm']) == ('pre', 'post', 'post')
+    assert few['warmup'] < many['warmup'] < steps['warmup']
+    assert suited('base', 3) == suited('base') == {'norm': 'post', 'batch_tokens': 4096, 'warmup': 4000, 'lr_factor': 1.}
+    for name, d_model in (('tiny', 128), ('small', 256)):  # the highest rate of a short run is that of a long one
+        peaks = [lrate(s['warmup'], d_model, s['warmup'], s['lr_factor']) for s in (suited(name), suited(name, 3))]
+        assert peaks[0] == pytest.approx(peaks[1], rel=.05)
+
+
+TEXT = ['a dog runs .', 'ein Hund läuft .', 'the cat sleeps .', 'die Katze schläft .']
+
+
+def new_trainer(out, cfg=None, **settings):
+    tokenizer = train_tokenizer(TEXT)
+    torch.manual_seed(0)
+    model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, d_ff=32, h=2, max_len=32, **(cfg or {})))
+    pairs = list(zip(tokenizer.encode(TEXT), tokenizer.encode(TEXT)))*8
+    return Trainer(model, tokenizer, pairs, pairs[:4], TrainingConfig(**{'batch_tokens': 64, 'warmup': 4, 'device': 'cpu', 'steps': 6} | settings), out)
+
+
+def test_a_run_that_ends_inside_its_warmup_says_so_first(tmp_path, capsys):
+    new_trainer(tmp_path/'a', steps=4, warmup=4).fit()
+    assert 'the run ends inside its warm-up: about 4 steps, and the learning rate rises for 4;' in capsys.readouterr().err
+    new_trainer(tmp_path/'b', steps=5, warmup=4).fit()
+    assert 'warm-up' not in capsys.readouterr().err
+
+
+def test_minutes_are_turned_into_steps_by_measuring(tmp_path, capsys):
+    trainer = new_trainer(tmp_path/'a', steps=None, minutes=1., warmup=100, threads=1)
+    trainer.timed = {1: 60.}
+    assert trainer.expected_steps() == 1
+    trainer._warn_of_warmup()
+    assert 'about 1 steps' in capsys.readouterr().err
+    measured = new_trainer(tmp_path/'b', steps=None, minutes=1., threads=1)
+    assert measured.expected_steps() == round(60/measured.timed[1])
+
+
+def test_a_resumed_run_keeps_what_was_chosen(tmp_path):
+    "Settings that were chosen, not given: the same command with --resume goes on with them."
+    out = tmp_path/'run'
+    args = ('--data', 'builtin', '--corpus-size', 300, '--vocab-size', 600, '--device', 'cpu', '--out', out)
+    status, _, err = tnb('tnb-train', *args, '--minutes', 0.05)
+    assert status == 0, err
+    first = checkpoints.load(checkpoints.newest(out)).training
+    assert first['settings']['dtype'] in ('float32', 'bfloat16') and first['settings']['threads'] >= 1
+    status, _, err = tnb('tnb-train', *args, '--minutes', 0.1, '--resume')
+    assert status == 0, err
+    then = checkpoints.load(checkpoints.newest(out)).training
+    assert then['step'] > first['step'] and then['settings'] | {'minutes': 0} == first['settings'] | {'minutes': 0}
+
+
+@pytest.mark.parametrize('args, what', [(('--steps', -1), 'steps -1 must be'), (('--steps', 0), 'steps 0 must be'), (('--minutes', -1), 'minutes -1.0 must be'),
+    (('--minutes', 0), 'minutes 0.0 must be'), (('--minutes', 'nan'), 'minutes nan must be'), (('--warmup', 0), 'warmup 0 must be'), (('--dropout', 2), 'dropout'),
+    (('--seed', -1), 'seed -1 must be'), (('--dtype', 'fp16'), "dtype 'fp16': choose one of float32"), (('--norm', 'mid'), 'norm'), (('--threads', 0), 'threads 0'),
+    (('--batch-tokens', 0), 'batch_tokens 0'), (('--max-len', 0), 'max_len'), (('--bleu', -1), '--bleu -1'), (('--clip', 0), 'clip 0.0'), (('--lr-factor', 0), 'lr_factor 0.0'),
+    (('--every', 0), 'every 0'), (('--patience', 0), 'patience 0'), (('--corpus-size', 0), 'built-in corpus'), (('--device', 'cuda'), 'cuda')])
+def test_a_setting_that_makes_no_sense_is_one_line(args, what, tmp_path):
+    if what == 'cuda' and torch.cuda.is_available(): pytest.skip('there is one')
+    options = {name.lstrip('-').replace('-', '_'): value for name, value in zip(args[::2], args[1::2])}
+    kinds = {'minutes': float, 'clip': float, 'lr_factor': float, 'dropout': float}
+    options = {name: kinds.get(name, lambda v: v)(value) for name, value in options.items()}
+    with pytest.raises(InputError) as e: train(**{'corpus_size': 300, 'steps': None if 'minutes' in options else 1, 'device': 'cpu', 'out': tmp_path/'run'} | options)
+    assert what in str(e.value) and '\n' not in str(e.value) and not (tmp_path/'run').exists()
+
+
+def test_a_command_called_from_python_raises_instead_of_ending_python(tmp_path):
+    with pytest.raises(InputError, match='no such preset'): train(preset='huge', out=tmp_path/'run')
+    state = torch.get_rng_state()
+    train(corpus_size=300, vocab_size=600, steps=1, batch_tokens=256, device='cpu', out=tmp_path/'run')
+    assert torch.equal(torch.get_rng_state(), state)
+    assert Translator.from_pretrained(tmp_path/'run', device='cpu').translate(['a dog runs .'])
+
+
+# A busy machine
+
+def test_threads_are_chosen_by_measuring_and_given_back(tmp_path, monkeypatch):
+    trainer, before = new_trainer(tmp_path/'run'), torch.get_num_threads()
+    seconds = {1: 10., 2: 6., 4: 5.5, 8: 1.}  # from 2 to 4 little is won: there it stops
+    monkeypatch.setattr(Trainer, 'seconds_a_step', lambda self: seconds[self.cfg.threads])
+    monkeypatch.setattr(torch, 'get_num_threads', lambda: 8)
+    trainer.choose_threads()
+    assert trainer.cfg.threads == 2
+    monkeypatch.undo()
+    given = new_trainer(tmp_path/'run', threads=1)
+    given.choose_threads()
+    assert given.cfg.threads == 1
+    given.fit(quiet=True)
+    assert torch.get_num_threads() == before
+
+
+def test_a_run_says_once_that_other_programs_take_the_processor(tmp_path, capsys):
+    trainer = new_trainer(tmp_path/'run')
+    n = torch.get_num_threads()
+    for _ in range(4): trainer._watch(took=6., used=6.*n)   # quiet
+    assert capsys.readouterr().err == ''
+    for _ in range(6): trainer._watch(took=6., used=3.*n)
+    err = capsys.readouterr().err
+    assert err.count('other programs use the processor') == 1 and (n == 1 or '--threads 1' in err)

@@ -1,0 +1,78 @@
+"No command and no function deletes or rewrites what its own run did not make; a used directory is refused with the remedy."
+import pytest
+import torch
+from conftest import tnb
+from test_first_minutes import new_trainer
+
+from transformer_nb import checkpoints
+from transformer_nb.cli import average, demo, train
+from transformer_nb.core import InputError
+
+
+def files(folder):
+    "Every file below a folder with its bytes."
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob('*')) if path.is_file()}
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+    "A run of its own, with somebody's notes beside the checkpoints."
+    out = tmp_path_factory.mktemp('finished')/'run'
+    new_trainer(out, every=1).fit(quiet=True)
+    (out/'step-notes').mkdir()
+    (out/'step-notes'/'notes.txt').write_text('mine')
+    return out
+
+
+def test_demo_refuses_a_directory_that_is_there(tmp_path):
+    thesis = tmp_path/'thesis'
+    thesis.mkdir()
+    (thesis/'thesis.tex').write_text('years of work')
+    with pytest.raises(InputError, match='is there already; take another directory'): demo(out=thesis, minutes=.01)
+    assert files(thesis).keys() == {(thesis/'thesis.tex').relative_to(thesis)}
+    status, _, err = tnb('tnb-demo', '--out', thesis)
+    assert status == 2 and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize('begin', [lambda out: new_trainer(out).fit(quiet=True), lambda out: new_trainer(out).save(),
+    lambda out: train(corpus_size=300, steps=1, device='cpu', out=out)], ids=['fit', 'save', 'train'])
+def test_another_runs_directory_is_refused(begin, finished):
+    before = files(finished)
+    with pytest.raises(InputError, match='already holds a run; resume it'): begin(finished)
+    assert files(finished) == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_keeps_its_metrics(tmp_path):
+    (tmp_path/'metrics.jsonl').write_text('{"step": 1}\n')
+    with pytest.raises(InputError, match='metrics.jsonl'): new_trainer(tmp_path).fit(quiet=True)
+    assert (tmp_path/'metrics.jsonl').read_text() == '{"step": 1}\n'
+
+
+def test_resuming_removes_own_old_checkpoints_and_nothing_else(finished, tmp_path):
+    import shutil
+    out = tmp_path/'run'
+    shutil.copytree(finished, out)
+    oldest = checkpoints.steps(out)[0]
+    (oldest/'why-this-one.txt').write_text('mine too')
+    again = new_trainer(out, every=1, steps=12)
+    again.resume()
+    again.fit(quiet=True)
+    assert (out/'step-notes'/'notes.txt').read_text() == 'mine'
+    assert (oldest/'why-this-one.txt').read_text() == 'mine too' and not (oldest/'model.safetensors').exists()
+    assert len([path for path in checkpoints.steps(out) if (path/'model.safetensors').exists()]) == 5
+    assert checkpoints.load(out/'averaged').training['step'] == 12
+    again.fit(quiet=True)  # the same trainer may go on in its own directory
+
+
+def test_a_directory_called_step_something_is_no_checkpoint(finished):
+    assert finished/'step-notes' not in checkpoints.steps(finished)
+    checkpoints.prune(finished, 1)
+    assert (finished/'step-notes'/'notes.txt').exists()
+
+
+def test_average_does_not_write_over_a_checkpoint(finished, tmp_path):
+    before = files(finished)
+    with pytest.raises(InputError, match='is there already; choose another'): average(str(finished), str(finished/'averaged'))
+    assert files(finished) == before
+    average(str(finished), str(tmp_path/'mean'))
+    assert torch.isfinite(checkpoints.load(tmp_path/'mean').model.embedding.weight).all()

@@ -1,0 +1,187 @@
+"What training once got silently wrong: frozen weights, float16, seeds, the caller's random numbers, special ids, shares and errors of several processes."
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from conftest import BIN
+from test_first_minutes import TEXT, new_trainer
+
+from transformer_nb import checkpoints
+from transformer_nb.batching import Batches
+from transformer_nb.core import InputError
+from transformer_nb.tokenizer import Special, train_tokenizer
+from transformer_nb.training import NotFinite, Trainer, TrainingConfig, batch_loss
+from transformer_nb.transformer import Transformer, preset
+
+ENV = os.environ | {'OMP_NUM_THREADS': '1'}
+TOGETHER = [BIN/'torchrun', '--standalone', '--nproc-per-node', '2']
+
+
+def weights(trainer): return {name: w.detach().clone() for name, w in trainer.model.named_parameters()}
+
+
+def assert_equal(a, b): assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_frozen_weights_stay_and_the_others_learn(tmp_path):
+    trainer = new_trainer(tmp_path/'run')
+    trainer.model.embedding.weight.requires_grad_(False)
+    before = weights(trainer)
+    trainer.fit(quiet=True)
+    after = weights(trainer)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == before.keys() - {'embedding.weight'}
+
+
+def test_a_frozen_run_is_resumed_to_the_last_bit(tmp_path):
+    def run(name, steps, resume=False):
+        trainer = new_trainer(tmp_path/name, steps=steps, cfg={'dropout': .2}, every=3)
+        for p in trainer.model.encoder.parameters(): p.requires_grad_(False)
+        if resume: trainer.resume()
+        trainer.fit(quiet=True)
+        return weights(trainer)
+    whole = run('whole', 6)
+    run('parts', 3)
+    assert_equal(run('parts', 6, resume=True), whole)
+
+
+def test_nothing_to_train_is_refused(tmp_path):
+    tokenizer = train_tokenizer(TEXT)
+    model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2)).requires_grad_(False)
+    with pytest.raises(InputError, match='nothing to train'): Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
+
+
+def test_float16_trains_and_resumes_with_its_scale(tmp_path):
+    "On a CPU here; a GPU without bfloat16 takes the same way."
+    def run(name, steps, resume=False):
+        trainer = new_trainer(tmp_path/name, steps=steps, dtype='float16', every=6)
+        if resume: trainer.resume()
+        trainer.fit(quiet=True)
+        return trainer
+    whole = run('whole', 12)
+    losses = [line['loss'] for line in map(json.loads, open(tmp_path/'whole'/'metrics.jsonl')) if 'loss' in line]
+    assert losses[-1] < losses[0]
+    run('parts', 6)
+    parts = run('parts', 12, resume=True)
+    assert_equal(weights(parts), weights(whole))
+    assert parts.scaler.state_dict() == whole.scaler.state_dict()
+
+
+def test_an_overflow_of_float16_is_left_out_and_the_scale_halved(tmp_path):
+    trainer = new_trainer(tmp_path/'run', dtype='float16')
+    stream, before = trainer.batches.stream(), weights(trainer)
+    trainer.scaler = torch.amp.GradScaler('cpu', init_scale=2.**60)
+    trainer.train_step(next(stream))
+    assert_equal(weights(trainer), before)
+    assert trainer.scaler.get_scale() == 2.**59 and trainer.step == 1
+    trainer.model.encoder[0].feed_forward.W_1.weight.data[0, 0] = float('nan')  # no scale can help here
+    with pytest.raises(NotFinite): trainer.train_step(next(stream))
+
+
+@pytest.mark.parametrize('seed', [0, 2**40, 10**30])
+def test_seeds_of_any_size(seed, tmp_path):
+    def run(name, seed):
+        trainer = new_trainer(tmp_path/name, cfg={'dropout': .3}, seed=seed)
+        trainer.fit(quiet=True)
+        return weights(trainer)
+    first = run('a', seed)
+    assert_equal(run('b', seed), first)
+    assert not torch.equal(run('c', seed + 1)['embedding.weight'], first['embedding.weight'])
+
+
+def test_the_callers_random_numbers_are_left_alone(tmp_path):
+    trainer = new_trainer(tmp_path/'run', cfg={'dropout': .3})
+    def state(): return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    before = state()
+    trainer.fit(quiet=True)
+    checkpoints.load(tmp_path/'run')
+    assert state() == before
+
+
+def test_another_tokenizer_is_refused(tmp_path):
+    tokenizer = train_tokenizer(TEXT)
+    model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size + 1, N=1, d_model=16, h=2))
+    with pytest.raises(InputError, match='pieces'): Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
+
+
+def test_special_ids_of_the_model_rule_in_training(tmp_path):
+    "Tokens renamed, special ones too: the same losses."
+    new = torch.tensor([7, 4, 5, 3, 0, 1, 2, 6])  # new name of each token
+    ids = dict(zip(('pad_id', 'bos_id', 'eos_id'), new[:3].tolist()))
+    torch.manual_seed(0)
+    a = Transformer(preset('tiny', vocab_size=8, N=1, d_model=16, d_ff=32, h=2, dropout=0.))
+    b = Transformer(replace(a.cfg, **ids))
+    b.load_state_dict(a.state_dict())
+    b.embedding.weight.data[new] = a.embedding.weight.data
+    pairs = [([4, 5], [6, 7, 4]), ([5], [4]), ([6, 7, 7], [5, 5])]*4
+    renamed = [tuple(new[list(side)].tolist() for side in pair) for pair in pairs]
+    trainers = [Trainer(m, None, p, [], TrainingConfig(steps=4, batch_tokens=16, warmup=2, device='cpu'), tmp_path/str(i))
+        for i, (m, p) in enumerate(((a, pairs), (b, renamed)))]
+    losses = [[t.train_step(step) for step, _ in zip(t.batches.stream(), range(4))] for t in trainers]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+    batch = Batches(renamed, 64, special=Special(**ids)).make(range(3))
+    assert batch.n_tokens == 4 + 2 + 3 and torch.isfinite(batch_loss(b, batch)[0])
+
+
+# Several processes
+
+def world(size): return SimpleNamespace(rank=0, size=size, device=torch.device('cpu'), from_first=lambda make: make())
+
+
+def test_unequal_shares_of_a_sharded_run_are_refused(tmp_path):
+    "Each forward pass of a shard is an exchange: unequal numbers of them would wait for each other for ever."
+    tokenizer = train_tokenizer(TEXT)
+    model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2))
+    cfg = TrainingConfig(steps=1, accumulate=3, shard=True, device='cpu')
+    with pytest.raises(InputError, match='choose a multiple of 2'): Trainer(model, tokenizer, [([5], [6])]*9, [], cfg, tmp_path, world=world(2))
+
+
+def corpus(folder):
+    for name in ('train', 'val'):
+        for lang in ('en', 'de'):
+            (folder/f'{name}.{lang}').write_text('\n'.join(' '.join('abcdefgh'[i % n] for i in range(n)) for n in range(2, 9) for _ in range(20)) + '\n')
+
+
+def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
+    corpus(tmp_path)
+    settings = '--steps 30 --every 15 --batch-tokens 128 --accumulate 2 --max-len 32 --warmup 8 --device cpu --bleu 20'.split()
+    command = list(map(str, [BIN/'tnb-train', '--data', tmp_path, *settings, '--out']))
+    scores = {}
+    for name, start, more in (('alone', [], []), ('sharded', [*map(str, TOGETHER), '--no-python'], ['--shard'])):
+        done = subprocess.run([*start, *command, str(tmp_path/name), *more], capture_output=True, text=True, env=ENV, timeout=300)
+        assert done.returncode == 0, done.stderr
+        scores[name] = [line['score'] for line in map(json.loads, open(tmp_path/name/'metrics.jsonl')) if 'score' in line]
+    assert len(scores['alone']) == 2 and scores['alone'][1] > 0
+    assert scores['sharded'] == pytest.approx(scores['alone'], abs=.01)
+
+
+FAULT = '''
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_first_minutes import new_trainer
+from transformer_nb.training import Trainer
+
+trainer = new_trainer(sys.argv[2], accumulate=2, steps=50)
+step, rank = Trainer.train_step, trainer.world.rank
+def faulty(self, batch):
+    if self.step == 3 and rank == 1: raise RuntimeError('mat1 and mat2 shapes cannot be multiplied (my own fault)')
+    return step(self, batch)
+Trainer.train_step = faulty
+trainer.fit(quiet=True)
+'''
+
+
+def test_an_error_in_one_process_arrives_with_its_own_traceback(tmp_path):
+    script = tmp_path/'fault.py'
+    script.write_text(FAULT)
+    done = subprocess.run(list(map(str, [*TOGETHER, script, os.path.dirname(__file__), tmp_path/'run'])), capture_output=True, text=True, env=ENV, timeout=300)
+    assert done.returncode != 0
+    assert 'in faulty' in done.stderr and 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (my own fault)' in done.stderr
+    assert 'gone, its own message says why (mat1' not in done.stderr

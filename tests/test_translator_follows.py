@@ -1,0 +1,447 @@
+"A Translator answers with what its model is now, follows what can be followed, refuses the rest, and travels."
+import io
+import multiprocessing
+import pickle
+import random
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy, deepcopy
+from threading import Barrier, Thread
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrize, parametrizations, prune
+
+from transformer_nb import checkpoints
+from transformer_nb.attention_maps import averaged_heads, cut_path, forced_attention, uniform_heads, without_heads
+from transformer_nb.batching import make_batch, pad
+from transformer_nb.core import InputError
+from transformer_nb.decoding import beam_search, greedy, sample
+from transformer_nb.feed_forward import FeedForward
+from transformer_nb.inference import DecoderCache, decode_step, inference
+from transformer_nb.multihead import MultiHeadAttention
+from transformer_nb.tokenizer import train_tokenizer
+from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig
+from transformer_nb.translation import Translator
+
+WORDS = 'a the dog cat bird tree sees runs sleeps near small big'.split()
+TEXTS = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 5)) + ' .' for i in range(60)]
+ASKED = TEXTS[:6]
+TOKENIZER = train_tokenizer(TEXTS, 40)
+
+
+def build(seed=0, **changes):
+    "A model without training, loud enough that every weight matters."
+    torch.manual_seed(seed)
+    cfg = TransformerConfig(**dict(vocab_size=TOKENIZER.vocab_size, N=2, d_model=16, d_ff=32, h=4, dropout=.1, max_len=24, norm='pre') | changes)
+    model = Transformer(cfg).eval()
+    for p in model.parameters():
+        if p.dim() > 1: p.data *= 2
+    return model
+
+
+def answers(translator): return [(round(score, 4), text) for hyps in translator.nbest(ASKED, beam=2, n=2) for score, text in hyps]
+
+def fresh(model): return answers(Translator(deepcopy(model), TOKENIZER))
+
+
+# --- edits of the model -----------------------------------------------------------------------------------------------
+
+def train_on(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=.5)
+    batch = make_batch([(ids, ids) for ids in TOKENIZER.encode(TEXTS[:8])])
+    nn.functional.cross_entropy(model.train()(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out).backward()
+    optimizer.step()
+    model.eval()
+
+@torch.no_grad()
+def zeros(model): model.decoder[1].cross_attention.W_v.weight.zero_()
+
+def data(model): model.encoder[0].feed_forward.W_1.weight.data.copy_(build(7).encoder[0].feed_forward.W_1.weight.data)
+
+def one_number(model): model.decoder[0].feed_forward.W_2.weight.data[3, 4] += 3.
+
+def swapped_rows(model):
+    W = model.decoder[0].self_attention.W_v.weight.data
+    W[[0, 9]] = W[[9, 0]]
+
+def embedding(model): model.embedding.weight.data[5:].mul_(.5)
+
+def final_norm(model): model.decoder_norm.weight.data.uniform_(-1, 1)
+
+def positions(model): model.positions.table.data.zero_()
+
+def other_layer(model): model.decoder[1] = build(5).decoder[1]
+
+def other_linear(model): model.decoder[0].feed_forward.W_1 = nn.Linear(16, 48); model.decoder[0].feed_forward.W_2 = nn.Linear(48, 16)
+
+def pruned(model): prune.random_unstructured(model.decoder[0].cross_attention.W_k, 'weight', .7)
+
+def setting(model): model.encoder[0].residuals[0].norm.eps = 3.
+
+def other_order(model):
+    for residual in model.decoder[0].residuals: residual.pre = False
+
+EDITS = [lambda m: m.load_state_dict(build(3).state_dict()), train_on, zeros, data, one_number, swapped_rows, embedding, final_norm, positions, other_layer,
+         other_linear, pruned, setting, other_order]
+
+
+@pytest.mark.parametrize('edit', EDITS, ids=lambda e: e.__name__)
+def test_edits_are_followed(edit):
+    "Whether they are made through the translator or in the model that it was given; and so does the attention."
+    given = build()
+    translator = Translator(given, TOKENIZER)
+    before = answers(translator)
+    twin = build()
+    for model in (translator.model, twin):
+        torch.manual_seed(9)
+        edit(model)
+    new = Translator(twin, TOKENIZER)
+    assert translator.model is given and answers(translator) == answers(new) != before
+    rows = translator.encode(ASKED[:1])
+    assert [ids for _, ids in translator.search(rows, 2, .6, 2)[0]] == [ids for _, ids in new.search(rows, 2, .6, 2)[0]]
+    a, b = translator.attention(ASKED[0]), new.attention(ASKED[0])
+    assert a['target'] == b['target'] and all(torch.equal(a[kind], b[kind]) for kind in ('encoder', 'decoder', 'cross'))
+
+
+@pytest.mark.parametrize('dtype', [torch.float64, torch.bfloat16])
+def test_other_types_are_followed(dtype):
+    translator = Translator(build(), TOKENIZER)
+    translator.model.to(dtype)
+    assert answers(translator) == fresh(build().to(dtype)) and translator.ready.embedding.weight.dtype == dtype
+    translator.model.float()
+    answers(translator)
+
+
+@pytest.mark.parametrize('edit', [without_heads, uniform_heads])
+def test_edited_heads_are_followed_and_come_back(edit):
+    translator = Translator(build(), TOKENIZER)
+    before = answers(translator)
+    with edit(translator.model, [('cross', 1, 0), ('decoder', 0, 2), ('encoder', 0, 1)]):
+        inside = answers(translator)
+        assert inside == fresh(translator.model) != before
+    assert answers(translator) == before
+
+
+def test_a_checkpoint_is_followed_too(tmp_path):
+    checkpoints.save(tmp_path/'run', build(), TOKENIZER)
+    translator = Translator.from_pretrained(tmp_path/'run', 'cpu')
+    before, prepared = answers(translator), translator.ready
+    translator.attention(ASKED[0])
+    assert translator.ready is prepared              # only looked at: nothing is prepared again
+    data(translator.model)
+    assert answers(translator) == fresh(translator.model) != before
+    checkpoints.save(tmp_path/'other', build(), TOKENIZER)
+    late = Translator.from_pretrained(tmp_path/'other', 'cpu')
+    checkpoints.save(tmp_path/'other', build(3), TOKENIZER)    # trained on meanwhile
+    late.attention(ASKED[0])
+    assert answers(late) == fresh(late.model)        # never one model's words with another one's maps
+
+
+def test_what_is_not_edited_is_not_prepared_again():
+    translator = Translator(build(), TOKENIZER)
+    ready = translator.ready
+    answers(translator)
+    translator.attention(ASKED[0])
+    translator.model.train()
+    translator.model.load_state_dict(build().state_dict())     # the same numbers
+    assert translator.ready is ready
+
+
+@pytest.mark.parametrize('changes', [{}, dict(norm='post', vocab_size=64)])
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float64])
+def test_what_is_prepared_is_a_copy(changes, dtype):
+    "Later changes of the model do not reach an Inference, nor a Translator made of it."
+    model, src = build(**changes).to(dtype), pad([[5, 6, 7, 2], [8, 2]])
+    ready = inference(model)
+    before = greedy(ready, src), beam_search(ready, src)
+    for t in (*model.parameters(), *model.buffers()): t.data.zero_()
+    assert (greedy(ready, src), beam_search(ready, src)) == before
+    if changes: return
+    translator = Translator(ready, TOKENIZER)
+    assert translator.ready is ready
+    with pytest.raises(InputError, match='made of a prepared model'): translator.model
+
+
+def test_attention_while_the_model_trains_drops_nothing():
+    translator = Translator(build(dropout=.5), TOKENIZER)
+    maps = translator.attention(ASKED[0])
+    translator.model.train()
+    translator.model.decoder.eval()
+    again = translator.attention(ASKED[0])
+    assert all(torch.equal(maps[kind], again[kind]) for kind in ('encoder', 'decoder', 'cross'))
+    assert translator.model.training and translator.model.encoder[0].training and not translator.model.decoder[0].training   # as it was
+
+
+def test_threads_share_a_translator():
+    translator = Translator(build(), TOKENIZER)
+    expected, maps = answers(translator), translator.attention(ASKED[0])
+    def ask(i): return answers(translator) == expected if i % 3 else torch.equal(translator.attention(ASKED[0])['cross'], maps['cross'])
+    with ThreadPoolExecutor(4) as pool: assert all(pool.map(ask, range(40)))
+
+
+# --- what stands in the place of a part -------------------------------------------------------------------------------
+
+class LoRA(nn.Module):
+    "A low-rank adapter around a projection; as some libraries make them, without `weight` and `bias`."
+    def __init__(self, base, r=2):
+        super().__init__()
+        self.base, self.A, self.B, self.drop, self.scale = base, nn.Linear(base.in_features, r, bias=False), nn.Linear(r, base.out_features, bias=False), nn.Dropout(.5), .7
+
+    def forward(self, x): return self.base(x) + self.scale*self.B(self.A(self.drop(x)))
+
+class LoRAWithWeight(LoRA):
+    @property
+    def weight(self): return self.base.weight
+    @property
+    def bias(self): return self.base.bias
+
+class Scaled(nn.Linear):
+    def forward(self, x): return 2*super().forward(x)
+
+def scaled(linear):
+    found = Scaled(linear.in_features, linear.out_features)
+    found.load_state_dict(linear.state_dict(), strict=False)
+    return found
+
+class Doubled(nn.Module):
+    def forward(self, W): return 2*W
+
+def pruning(linear): prune.l1_unstructured(linear, 'weight', .5); return linear
+def doubling(linear): parametrize.register_parametrization(linear, 'weight', Doubled()); return linear
+def spectral(linear): return parametrizations.spectral_norm(linear)
+def hooked(linear): linear.register_forward_hook(lambda m, args, y: y + 1.); return linear
+def patched(linear): linear.forward = lambda x: 3*nn.functional.linear(x, linear.weight, linear.bias); return linear
+
+PLACES = [f'{side}.1.{part}' for side in ('encoder', 'decoder') for part in ('self_attention.W_q', 'self_attention.W_k', 'self_attention.W_v', 'self_attention.W_o', 'feed_forward.W_1', 'feed_forward.W_2')]
+PLACES += [f'decoder.0.cross_attention.W_{x}' for x in 'qkvo']
+
+def exchange(model, places, change):
+    for place in places:
+        above, name = model.get_submodule(place.rpartition('.')[0]), place.rpartition('.')[2]
+        setattr(above, name, change(getattr(above, name)))
+    return model
+
+@torch.no_grad()
+def decodes_as_the_model(model):
+    "Step by step with the prepared form, or all at once by the model itself. (Padded tables, no `packed`, which asks for `weight`.)"
+    src, tgt = pad([[5, 6, 7, 2], [8, 9, 2]]), torch.tensor([[1, 4, 7, 9], [1, 8, 5, 6]])
+    ready = inference(model)
+    cache = DecoderCache(ready, src, 4)
+    steps = torch.stack([decode_step(ready, ids, cache) for ids in tgt.unbind(1)], 1)
+    torch.testing.assert_close(steps[..., 2:model.cfg.vocab_size], model.eval()(src, tgt)[..., 2:], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize('change', [LoRA, LoRAWithWeight, scaled, pruning, doubling, spectral, hooked, patched])
+@pytest.mark.parametrize('training', [False, True])
+def test_affine_maps_of_any_kind_are_followed(change, training):
+    model = exchange(build().double(), PLACES, change).double()
+    decodes_as_the_model(model.train(training))
+    plain = build().double()
+    assert beam_search(model, pad([[5, 6, 7, 2]])) != beam_search(plain, pad([[5, 6, 7, 2]]))
+
+
+def test_an_adapter_that_learns_is_followed():
+    model = exchange(build(), PLACES, LoRA)
+    translator = Translator(model, TOKENIZER)
+    before = answers(translator)
+    model.decoder[1].feed_forward.W_1.B.weight.data.normal_()
+    after = answers(translator)
+    assert after == fresh(model) != before
+    model.decoder[1].feed_forward.W_1.scale = 0.
+    assert answers(translator) == fresh(model) != after
+
+
+@pytest.mark.parametrize('norm', ['pre', 'post'])
+def test_heads_that_were_taken_away_are_followed(norm):
+    model = build(norm=norm, d_model=32)
+    model.decoder[0].self_attention = MultiHeadAttention(32, 3, 8, 8)
+    model.decoder[1].cross_attention = MultiHeadAttention(32, 1, 12, 5, bias=True)
+    model.encoder[1].self_attention = MultiHeadAttention(32, 2, 6, 10)
+    model.encoder[0].feed_forward = FeedForward(32, 7)
+    cut = model.decoder[1].self_attention                 # two of four heads, and nobody told d_k
+    cut.W_q, cut.W_k, cut.W_v, cut.W_o, cut.h = nn.Linear(32, 16), nn.Linear(32, 16), nn.Linear(32, 16), nn.Linear(16, 32), 2
+    decodes_as_the_model(model.double())
+    src = pad([[5, 6, 7, 2], [8, 9, 2]])
+    assert [h[0][1] for h in beam_search(model, src, 1, 0.)] == greedy(model, src)
+
+
+class Gated(FeedForward):
+    def forward(self, x): return self.W_2(self.W_1(x).sigmoid())
+
+class Changed(Transformer):
+    def encode(self, src): return 2*super().encode(src)
+
+class Adapted(EncoderLayer):
+    def forward(self, x, mask=None): return super().forward(x, mask) + 1
+
+def other_class(model): model.encoder[0].feed_forward = Gated(16, 32)
+def other_kind_of_layer(model): model.encoder[0] = Adapted(model.cfg)
+def other_norm(model): model.decoder[0].residuals[1].norm = nn.Sequential(nn.LayerNorm(16), nn.Tanh())
+def no_matrix(model): model.decoder[0].feed_forward.W_1 = nn.Sequential(nn.Linear(16, 32), nn.GELU())
+def mixing(model): model.decoder[0].self_attention.W_v = nn.Conv1d(16, 16, 1)
+def hook(model): model.encoder[0].self_attention.register_forward_hook(lambda m, args, out: None)
+def pre_hook(model): model.decoder[1].register_forward_pre_hook(lambda m, args: None)
+def logits(model): model.embedding.logits = lambda x: -nn.functional.linear(x, model.embedding.weight)
+
+@pytest.mark.parametrize('change, place', [(other_class, 'encoder.0.feed_forward'), (other_kind_of_layer, 'encoder.0'), (other_norm, 'decoder.0.residuals.1.norm'),
+    (no_matrix, 'decoder.0.feed_forward.W_1'), (mixing, 'decoder.0.self_attention.W_v'), (hook, 'encoder.0.self_attention'), (pre_hook, 'decoder.1'), (logits, 'embedding')])
+def test_what_cannot_be_followed_is_refused_by_name(change, place):
+    model, translator = build(), Translator(build(), TOKENIZER)
+    for call in (lambda: (change(model), inference(model)), lambda: (change(translator.model), translator.translate(ASKED))):
+        with pytest.raises(InputError) as e: call()
+        assert str(e.value).startswith(place + ': ') and '\n' not in str(e.value) and 'call the model itself' in str(e.value)
+
+
+def test_a_model_of_ones_own_is_taken_unless_it_computes_otherwise():
+    class Named(Transformer):
+        def __init__(self, cfg, name): super().__init__(cfg); self.name = name
+        def training_step(self, batch): pass
+    assert len(greedy(Named(build().cfg, 'mine').eval(), torch.tensor([[5, 2]]))) == 1
+    with pytest.raises(InputError, match='the model: Changed'): inference(Changed(build().cfg))
+
+
+def test_exchanged_attention_is_refused_while_it_lasts():
+    translator = Translator(build(), TOKENIZER)
+    before = answers(translator)
+    for edit in (averaged_heads(translator.model, ['cross']), cut_path(translator.model, 'encoder', torch.zeros(4, 4, dtype=torch.bool))):
+        with edit, pytest.raises(InputError, match='attention: its hooks or exchanged methods'): translator.translate(ASKED)
+        assert answers(translator) == before
+    with averaged_heads(translator.model, ['cross']): forced_attention(translator, ASKED[0], ASKED[1])   # by the model itself
+
+
+def test_a_released_model_is_refused():
+    translator = Translator(build(), TOKENIZER)
+    inference(translator.model, release=True)
+    with pytest.raises(InputError, match='load it again'): translator.translate(ASKED)
+
+
+# --- copies -----------------------------------------------------------------------------------------------------------
+
+def by_torch(translator):
+    file = io.BytesIO()
+    torch.save(translator, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+@pytest.mark.parametrize('way', [deepcopy, copy, lambda t: pickle.loads(pickle.dumps(t)), by_torch])
+@pytest.mark.parametrize('live', [True, False, 'edited'])
+def test_copies_translate_alike(way, live, tmp_path):
+    checkpoints.save(tmp_path/'run', build(), TOKENIZER, {'src': 'en'})
+    translator = Translator(build(), TOKENIZER, {'src': 'en'}) if live is True else Translator.from_pretrained(tmp_path/'run', 'cpu')
+    if live == 'edited': data(translator.model)
+    twin = way(translator)
+    assert answers(twin) == answers(translator) and twin.about['src'] == 'en' and type(twin) is Translator
+    if way is copy or not live: return
+    embedding(twin.model)
+    assert answers(twin) != answers(translator)           # and then goes its own way
+
+
+def test_int8_stays_int8_in_a_copy():
+    with warnings.catch_warnings(action='ignore'):
+        translator = Translator(build(), TOKENIZER, int8=True)
+        assert pickle.loads(pickle.dumps(translator)).ready.int8 and deepcopy(translator).ready.int8
+        one_number(translator.model)
+        assert answers(translator) and translator.ready.int8
+
+
+def test_what_cannot_be_sent_says_so():
+    with pytest.raises(InputError, match='from_pretrained'): pickle.dumps(Translator(inference(build()), TOKENIZER))
+    translator = Translator(inference(build()), TOKENIZER)
+    assert answers(deepcopy(translator)) == answers(translator)
+
+
+def test_a_spawned_process_translates_alike(tmp_path):
+    checkpoints.save(tmp_path/'run', build(), TOKENIZER)
+    translators = [Translator.from_pretrained(tmp_path/'run', 'cpu'), Translator(build(), TOKENIZER)]
+    zeros(translators[1].model)
+    with multiprocessing.get_context('spawn').Pool(1) as pool: assert pool.map(answers, translators) == list(map(answers, translators))
+
+
+# --- surroundings -----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize('kind', [dict(), dict(int8=True)])
+def test_mixed_precision_around_it_changes_nothing(kind):
+    with warnings.catch_warnings(action='ignore'): translator = Translator(build(), TOKENIZER, **kind)
+    model, src = translator.ready, pad([[5, 6, 7, 2], [8, 2]])
+    def everything():
+        maps = translator.attention(ASKED[0])
+        return answers(translator), answers_of(model, src), maps['target'], [maps[kind].tolist() for kind in ('encoder', 'decoder', 'cross')], [translator.translate(ASKED, parallel=2)]
+    def answers_of(model, src): return greedy(model, src), beam_search(model, src), sample(model, src)
+    plain = everything()
+    with torch.autocast('cpu', dtype=torch.bfloat16):
+        assert everything() == plain
+        assert answers_of(build(), src) == plain[1] or kind
+        assert torch.is_autocast_enabled('cpu')
+    with torch.autocast('cpu', dtype=torch.bfloat16), warnings.catch_warnings(action='ignore'): assert answers(Translator(build(), TOKENIZER, **kind)) == plain[0]
+
+
+def numbers_of_threads():
+    "What this thread has, and what a new one gets."
+    found = []
+    thread = Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start(); thread.join()
+    return torch.get_num_threads(), *found
+
+
+def test_batches_side_by_side_leave_the_number_of_threads(monkeypatch):
+    "For the caller and for threads that begin during or after; the workers have one core each."
+    translator, before, seen = Translator(build(), TOKENIZER), torch.get_num_threads(), []
+    torch.set_num_threads(3)
+    try:
+        search, both = Translator.search, Barrier(2, timeout=60)
+        def watched(self, *args):
+            both.wait()
+            seen.append(numbers_of_threads())
+            return search(self, *args)
+        monkeypatch.setattr(Translator, 'search', watched)
+        translator._side_by_side([[[5, 6, 2]]]*4, (1, 0., 1), 2)
+        assert seen == [(1, 3)]*4 and numbers_of_threads() == (3, 3)
+        def failing(self, *args): raise InputError('no')
+        monkeypatch.setattr(Translator, 'search', failing)
+        with pytest.raises(InputError, match='no'): translator.translate(TEXTS, batch_tokens=64, parallel=2)
+        assert numbers_of_threads() == (3, 3)
+    finally: torch.set_num_threads(before)
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(InputError) as e: Translator(build(vocab_size=50), TOKENIZER)
+    assert '40' in str(e.value) and '50' in str(e.value) and '\n' not in str(e.value)
+    with pytest.raises(InputError, match='pad_id'): Translator(build(pad_id=3), TOKENIZER)
+    with pytest.raises(InputError, match='eos_id'): Translator(inference(build(eos_id=5)), TOKENIZER)
+
+
+# --- other special ids ------------------------------------------------------------------------------------------------
+
+NEW = torch.tensor([3, 0, 1, 2, *range(4, 40)])      # old id -> new id: PAD 0 -> 3, BOS 1 -> 0, EOS 2 -> 1, unknown 3 -> 2
+
+class Renamed:
+    "The tokenizer with the new ids."
+    pad_id, bos_id, eos_id, unk_id, vocab_size = 3, 0, 1, 2, 40
+    def encode(self, texts): return [NEW[ids].tolist() for ids in TOKENIZER.encode(texts)]
+    def decode(self, rows): return TOKENIZER.decode([NEW.argsort()[ids].tolist() for ids in rows])
+    def pieces(self, ids): return TOKENIZER.pieces(NEW.argsort()[ids].tolist())
+
+def renamed():
+    "The same model, its tokens permuted."
+    model = build(pad_id=3, bos_id=0, eos_id=1)
+    model.embedding.weight.data = model.embedding.weight.data[NEW.argsort()]
+    return model
+
+
+def test_the_configuration_says_which_ids_are_special():
+    ours, other = build(), renamed()
+    src = pad([ids + [2] for ids in TOKENIZER.encode(ASKED)])
+    new = lambda rows: [NEW[ids].tolist() for ids in rows]
+    assert greedy(other, NEW[src]) == new(greedy(ours, src))
+    hyps = lambda model, src: [ids for hyps in beam_search(model, src, 3, nbest=3) for _, ids in hyps]
+    assert hyps(other, NEW[src]) == new(hyps(ours, src))
+    plain, translator = Translator(ours, TOKENIZER), Translator(other, Renamed())
+    assert answers(translator) == answers(plain)
+    a, b = plain.attention(ASKED[0]), translator.attention(ASKED[0])
+    assert (a['source'], a['target']) == (b['source'], b['target'])
+    torch.testing.assert_close(a['cross'], b['cross'])
+    a, b = forced_attention(plain, ASKED[0], ASKED[1]), forced_attention(translator, ASKED[0], ASKED[1])
+    assert a['target'] == b['target']
+    torch.testing.assert_close(a['decoder'], b['decoder'])
