@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import TORCH
 
 from transformer_nb import checkpoints
 from transformer_nb.core import InputError
@@ -566,6 +567,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
 def test_a_model_spread_over_two_processes(tmp_path):
     env = os.environ | {'OMP_NUM_THREADS': '1', 'PYTHONPATH': os.path.dirname(__file__)}
     running = [subprocess.Popen([sys.executable, '-c', PROCESS, str(rank), str(tmp_path)], env=env, stderr=subprocess.PIPE, text=True) for rank in (0, 1)]

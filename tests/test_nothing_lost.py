@@ -44,7 +44,7 @@ def test_another_runs_directory_is_refused(begin, finished):
 
 def test_a_run_killed_before_its_first_checkpoint_keeps_its_metrics(tmp_path):
     (tmp_path/'metrics.jsonl').write_text('{"step": 1}\n')
-    with pytest.raises(InputError, match='metrics.jsonl'): new_trainer(tmp_path).fit(quiet=True)
+    with pytest.raises(InputError, match='metrics.jsonl: of a run that ended before its first checkpoint; remove it'): new_trainer(tmp_path).fit(quiet=True)
     assert (tmp_path/'metrics.jsonl').read_text() == '{"step": 1}\n'
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import BIN
+from conftest import BIN, TORCH
 from test_first_minutes import TEXT, new_trainer
 
 from transformer_nb import checkpoints
@@ -149,6 +149,7 @@ def corpus(folder):
             (folder/f'{name}.{lang}').write_text('\n'.join(' '.join('abcdefgh'[i % n] for i in range(n)) for n in range(2, 9) for _ in range(20)) + '\n')
 
 
+@pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
 def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
     corpus(tmp_path)
     settings = '--steps 30 --every 15 --batch-tokens 128 --accumulate 2 --max-len 32 --warmup 8 --device cpu --bleu 20'.split()

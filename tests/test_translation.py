@@ -202,8 +202,10 @@ def test_batches_really_run_side_by_side(copier, monkeypatch):
         cores.append(torch.get_num_threads())
         return search(self, *args)
     monkeypatch.setattr(Translator, 'search', waiting)
-    rows = [[5, 6, EOS]]*4
-    copier._side_by_side([rows]*4, (1, 0., 1), 2)
+    rows, before = [[5, 6, EOS]]*4, torch.get_num_threads()
+    torch.set_num_threads(2)
+    try: copier._side_by_side([rows]*4, (1, 0., 1), 2)
+    finally: torch.set_num_threads(before)
     assert cores == [1]*4
 
 

@@ -136,6 +136,7 @@ def load_builtin(
     seed:int=0          # Seed of the grammar
 ) -> Corpus:
     "The built-in English–German corpus, made by `grammar.Grammar`; 'unseen' holds unseen combinations of known words."
+    if n_train < 1: raise InputError(f"built-in corpus of {n_train:,} pairs: ask for at least 1")
     try: data = builtin_corpus(n_train=n_train, seed=seed)
     except ValueError as e: raise InputError(f"built-in corpus of {n_train:,} pairs: {e}") from None
     return Corpus('en', 'de', {name: Split([(e.en, e.de) for e in examples]) for name, examples in data.items()})

@@ -69,6 +69,9 @@ def parallel(
 
 def _shard(net, world):
     if not dist.is_initialized(): raise InputError("shard: there is nobody to share with; start with torchrun")
+    # Before torch 2.9 the gradients come out twice as large on CPUs, or not at all
+    if world.device.type == 'cpu' and tuple(map(int, torch.__version__.split('.')[:2])) < (2, 9):
+        raise InputError(f"shard: on CPUs it needs torch 2.9 or newer, and this is {torch.__version__}: update torch, or leave shard out")
     from torch.distributed.fsdp import fully_shard
     for layer in (*net.model.encoder, *net.model.decoder): fully_shard(layer)
     return fully_shard(net)

@@ -388,8 +388,10 @@ def refuse_used(
 ):
     "Raises `InputError` if another run lies there: nothing of it may be deleted, rewritten, or mixed with the new one."
     out = Path(out)
-    left = [*checkpoints.steps(out), *(out/name for name in ('averaged', 'metrics.jsonl') if (out/name).exists())]
-    if left: raise InputError(f"{left[0]}: {out} already holds a run; resume it (--resume), or choose another directory (--out)")
+    if checkpoints.steps(out) or (out/'averaged').exists():
+        raise InputError(f"{out}: already holds a run; resume it (--resume), or choose another directory (--out)")
+    if (out/'metrics.jsonl').exists():
+        raise InputError(f"{out/'metrics.jsonl'}: of a run that ended before its first checkpoint; remove it, or choose another directory (--out)")
 
 @patch
 def _claim(self:Trainer):
