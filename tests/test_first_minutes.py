@@ -43,8 +43,8 @@ def scores(table):
 
 @pytest.fixture(scope='module')
 def used(tmp_path_factory):
-    "README's first block of commands, with two minutes instead of its own."
-    script, n = re.subn(r'--minutes \S+', '--minutes 2', blocks('sh')[0])
+    "README's first block of commands, in fewer of its minutes: 700 steps are half of what a quiet machine makes in them."
+    script, n = re.subn(r'--minutes \S+', r'\g<0> --steps 700', blocks('sh')[0])
     assert n == 1
     place = tmp_path_factory.mktemp('use')
     return place, shell(script, place)
@@ -55,7 +55,7 @@ def test_readme_use_gives_the_right_answer(used):
     answer, table = done.stdout.split('\n', 1)
     assert answer == 'ein Hund läuft .'
     found = scores(table)
-    assert set(found) == {'test', 'unseen'} and found['test'] > 25, table  # in two minutes, beside another test
+    assert set(found) == {'test', 'unseen'} and found['test'] > 60, table
 
 
 def test_readme_use_in_python(used, monkeypatch, capsys):
@@ -72,7 +72,7 @@ def test_the_start_says_what_was_chosen(used):
     _, done = used
     lines = done.stderr.splitlines()
     assert re.search(r'40,000 pairs, 8,000 word pieces, .* on 1 x cpu in (float32|bfloat16), \d+ threads?$', lines[0])
-    assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, learning rate up to 0.005 in [\d,]+ steps, about [\d,]+ steps in all$', lines[1])
+    assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$', lines[1])
 
 
 def test_readme_names_minutes_and_a_directory_of_its_own():
@@ -168,6 +168,19 @@ def test_a_resumed_run_keeps_what_was_chosen(tmp_path):
     assert status == 0, err
     then = checkpoints.load(checkpoints.newest(out)).training
     assert then['step'] > first['step'] and then['settings'] | {'minutes': 0} == first['settings'] | {'minutes': 0}
+
+
+def test_resuming_with_the_same_or_a_shorter_command_is_the_same_run(tmp_path):
+    "A given rate is not stretched, what auto has measured is not measured again, and the length of the run is kept."
+    run = dict(corpus_size=300, vocab_size=600, batch_tokens=256, device='cpu', out=tmp_path/'run')
+    train(**run, steps=4, every=2, patience=3, lr_factor=2., dtype='auto', threads=1)
+    kept = checkpoints.load(checkpoints.newest(tmp_path/'run')).training['settings']
+    train(**run, resume=True)                        # ended already: averaged again
+    train(**run, steps=6, lr_factor=2., dtype='auto', resume=True)
+    found = checkpoints.load(checkpoints.newest(tmp_path/'run')).training
+    assert found['step'] == 6 and found['settings'] | {'steps': 4} == kept and kept['dtype'] in ('float32', 'bfloat16')
+    train(**run | {'out': tmp_path/'other'}, minutes=.02, lr_factor=2.)
+    assert checkpoints.load(tmp_path/'other').training['settings']['lr_factor'] == 2.
 
 
 @pytest.mark.parametrize('args, what', [(('--steps', -1), 'steps -1 must be'), (('--steps', 0), 'steps 0 must be'), (('--minutes', -1), 'minutes -1.0 must be'),

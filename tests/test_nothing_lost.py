@@ -1,4 +1,6 @@
 "No command and no function deletes or rewrites what its own run did not make; a used directory is refused with the remedy."
+import shutil
+
 import pytest
 import torch
 from conftest import tnb
@@ -7,6 +9,7 @@ from test_first_minutes import new_trainer
 from transformer_nb import checkpoints
 from transformer_nb.cli import average, demo, train
 from transformer_nb.core import InputError
+from transformer_nb.training import NotFinite
 
 
 def files(folder):
@@ -49,7 +52,6 @@ def test_a_run_killed_before_its_first_checkpoint_keeps_its_metrics(tmp_path):
 
 
 def test_resuming_removes_own_old_checkpoints_and_nothing_else(finished, tmp_path):
-    import shutil
     out = tmp_path/'run'
     shutil.copytree(finished, out)
     oldest = checkpoints.steps(out)[0]
@@ -76,3 +78,23 @@ def test_average_does_not_write_over_a_checkpoint(finished, tmp_path):
     assert files(finished) == before
     average(str(finished), str(tmp_path/'mean'))
     assert torch.isfinite(checkpoints.load(tmp_path/'mean').model.embedding.weight).all()
+
+
+def test_a_file_of_ones_own_in_the_average_is_told_before_the_run(finished, tmp_path):
+    "Not at its end, when the average is to be written."
+    out = tmp_path/'run'
+    shutil.copytree(finished, out)
+    (out/'averaged'/'test.de').write_text('mine')
+    again = new_trainer(out, every=1, steps=12)
+    again.resume()
+    before = files(out)
+    with pytest.raises(InputError, match='test.de lies in it'): again.fit(quiet=True)
+    assert files(out) == before
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_names_a_remedy_that_works(tmp_path):
+    trainer = new_trainer(tmp_path/'run', steps=50)
+    trainer.model.encoder[0].feed_forward.W_1.weight.data[0, 0] = float('nan')
+    with pytest.raises(NotFinite, match='begin again in a new directory, or remove .*metrics.jsonl'): trainer.fit(quiet=True)
+    (tmp_path/'run'/'metrics.jsonl').unlink()
+    new_trainer(tmp_path/'run').fit(quiet=True)

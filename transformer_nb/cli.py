@@ -79,7 +79,7 @@ def _check_same(found, cfg, about):
         if found.training.get(name, value) != value:
             raise InputError(f"{found.path}: its run has {name} {found.training[name]!r}, not {value!r}; give the same command again with --resume, or choose another --out")
 
-KEPT = ('batch_tokens', 'accumulate', 'warmup', 'lr_factor', 'clip', 'dtype', 'threads')
+KEPT = ('batch_tokens', 'accumulate', 'warmup', 'lr_factor', 'clip', 'dtype', 'threads', 'every', 'patience')
 
 def _defaults(found, preset, minutes, data, world):
     "What is taken for options that were not given: a resumed run's own, else what suits."
@@ -132,7 +132,7 @@ def train(
     bleu:int=0,              # Validation sentences to translate for BLEU at each checkpoint
     tensorboard:bool=False,  # Write the metrics for TensorBoard too?
     drop_empty:bool=False,   # Leave out pairs with an empty side?
-    resume:bool=False        # Go on from the run's newest valid checkpoint, with its settings?
+    resume:bool=False        # Go on from the run's newest valid checkpoint, with its settings where none are given?
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, all processes train together."
     _check_choice('preset', preset, PRESETS)
@@ -140,12 +140,13 @@ def train(
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")
     world, found = World(device), checkpoints.load(checkpoints.newest(out)) if resume else None
     options = _defaults(found, preset, minutes, data, world) | _given(norm=norm, dropout=dropout, batch_tokens=batch_tokens,
-        accumulate=accumulate, warmup=warmup, lr_factor=lr_factor, clip=clip, dtype=dtype, threads=threads)
+        accumulate=accumulate, warmup=warmup, lr_factor=lr_factor, clip=clip, dtype=dtype, threads=threads, every=every, patience=patience)
+    if found and dtype == 'auto': options['dtype'] = found.training['settings']['dtype']  # what was measured then
+    if steps is None and minutes is None: steps, minutes = _length(found)
     cfg = {'name': preset, 'max_len': max_len, 'norm': options.pop('norm'), 'dropout': options.pop('dropout')}
     model_preset(**cfg)  # refuses what makes no sense now, not after the vocabulary has been learned
-    if steps is None and minutes is None: steps = 2000
-    settings = TrainingConfig(steps=steps, minutes=minutes, seed=seed, device=device, compile=compile, shard=shard, every=every,
-        patience=patience, tensorboard=tensorboard, **options)
+    settings = TrainingConfig(steps=steps, minutes=minutes, seed=seed, device=device, compile=compile, shard=shard,
+        tensorboard=tensorboard, **options)
     corpus = load_corpus(data, src, tgt, corpus_size, drop_empty)
     if 'train' not in corpus.splits: raise InputError(f"{data}: no train.{src} and train.{tgt} in it; add them to train")
     about = {'data': _where(data), 'src': src, 'tgt': tgt, 'corpus_size': corpus_size, 'preset': preset, 'pairs': len(corpus['train'])}
@@ -155,13 +156,18 @@ def train(
     watched = _bleu(tokenizer, corpus['val'].pairs[:bleu]) if bleu and 'val' in corpus.splits else None
     trainer = Trainer(model, tokenizer, encode('train'), encode('val'), settings, out, about, watched, world)
     if found: trainer.resume(found)
-    elif minutes: _suit_machine(trainer, warmup)
+    elif minutes: _suit_machine(trainer, given_rate=warmup is not None or lr_factor is not None)
     _run(trainer, out)
 
-def _suit_machine(trainer, warmup):
-    "Threads and, if none was given, a warm-up for the steps that this machine makes in the time."
+def _length(found):
+    "Steps and minutes of a run that was given neither: those of the run that is resumed."
+    settings = found.training['settings'] if found else {'steps': 2000}
+    return settings.get('steps'), settings.get('minutes')
+
+def _suit_machine(trainer, given_rate):
+    "Threads and, unless the learning rate was given, a warm-up for the steps that this machine makes in the time."
     trainer.choose_threads()
-    if warmup is None: trainer.shorten_warmup(trainer.expected_steps())
+    if not given_rate: trainer.shorten_warmup(trainer.expected_steps())
 
 # %% ../nbs/21_cli.ipynb #ebb2d31a
 def _run(trainer, out):

@@ -174,7 +174,7 @@ class Trainer:
         check_tokenizer(tokenizer, model.cfg)
         self.world = world or World(cfg.device)
         self.device = self.world.device
-        self.dtype = self.world.from_first(lambda: fast_dtype(self.device)) if cfg.dtype == 'auto' else cfg.dtype
+        self._use(cfg.dtype)
         if cfg.shard and self.dtype == 'float16': raise InputError("float16 cannot be sharded: choose bfloat16 or float32")
         if cfg.shard and cfg.accumulate % self.world.size:
             raise InputError(f"accumulate {cfg.accumulate} on {self.world.size} processes: sharded weights want equal shares, so choose a multiple of {self.world.size}")
@@ -183,7 +183,6 @@ class Trainer:
         if cfg.compile: compile_layers(self.model)
         self.net = parallel(Objective(self.model), self.world, cfg.shard)
         self.optimizer = adam(self.model)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == 'float16')
         self.batches = Batches(train, cfg.batch_tokens, cfg.seed, cfg.accumulate, self.world.rank, self.world.size, special=model.cfg)
         self.val = Batches(val, cfg.batch_tokens, special=model.cfg) if val else None
         self.stop, self.step, self.tokens, self.seconds, self.loss = StopNote(), 0, 0, 0., None
@@ -203,6 +202,10 @@ class Trainer:
         by_steps = step/self.cfg.steps if self.cfg.steps else 0.
         by_time = seconds/(60*self.cfg.minutes) if self.cfg.minutes else 0.
         return min(1., max(by_steps, by_time))
+
+    def _use(self, dtype):
+        self.dtype = self.world.from_first(lambda: fast_dtype(self.device)) if dtype == 'auto' else dtype
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == 'float16')
 
     @property
     def first(self): return self.world.rank == 0  # the process that speaks and writes
@@ -301,7 +304,7 @@ def _refuse(self:Trainer, step, loss, norm):
     rows = [{'src': s, 'tgt': t} | self._text(s, t) for b in step.batches for s, t in zip(words(b.src), words(b.tgt_out))]
     file.write_text(json.dumps({'step': self.step + 1, 'loss': str(loss), 'gradient_norm': str(norm), 'pairs': rows}, indent=1, ensure_ascii=False))
     raise NotFinite(f'step {self.step + 1}: loss {loss}, gradient norm {norm}: stopped before the update, its batch is in {file}; '
-        'look at it, or resume with a smaller lr_factor, a longer warmup or clip')
+        f'look at it, then {self._again()} with a smaller lr_factor, a longer warmup or clip')
 
 @patch
 def _text(self:Trainer, *sides):
@@ -330,7 +333,7 @@ class Metrics:
         "Write the numbers of a step."
         self.file.write(json.dumps({'step': step} | numbers) + '\n')
         if self.board:
-            for name, value in numbers.items(): self.board.add_scalar(name, value, step)
+            for name, value in numbers.items(): self.board.add_scalar(name, float('nan') if value is None else value, step)
 
     def close(self):
         "Close the files."
@@ -439,6 +442,7 @@ def resume(self:Trainer,
         theirs, ours = found.training['settings'][name], getattr(self.cfg, name)
         if theirs != ours: raise InputError(f"{found.path}: its run has {name} {theirs}, not {ours}; keep to the settings of that run, or begin another in a new directory")
     checkpoints.load_optimizer(found.path, self.optimizer)
+    if self.cfg.dtype == 'auto': self._use(found.training['settings']['dtype'])
     if self.scaler.is_enabled() and found.training.get('scaler'): self.scaler.load_state_dict(found.training['scaler'])
     for name in ('step', 'seconds', 'tokens', 'loss', 'marks', 'log'): setattr(self, name, found.training[name])
     self.ours = found.path.resolve().parent == self.out.resolve()
@@ -462,9 +466,9 @@ def seconds_a_step(self:Trainer) -> float: # Best of three, mean over all proces
     with threads(self.cfg.threads):
         for _ in range(4):
             start = time.perf_counter()
-            self._gradients(step)
+            self._fitting_gradients(step)
             took.append(time.perf_counter() - start)
-            if self.world.size == 1 and sum(took) > 3: break
+            if self.world.size == 1 and sum(took[1:]) > 3: break  # the first one sets things up
     self.optimizer.zero_grad()
     self.timed[self.cfg.threads] = self.world.sum(min(took))[0]/self.world.size
     return self.timed[self.cfg.threads]
@@ -513,7 +517,7 @@ def _watch(self:Trainer, took, used):
     if not self.told: return
     remedy = 'threads that wait for each other lose the most: stop the other programs, or stop this run (Ctrl-C) and resume it on fewer (--resume --threads 1)'
     if n == 1: remedy = 'it will get less far in its minutes: stop the other programs, or give it more minutes'
-    tqdm.write(f"step {self.step:,}: other programs use the processor, this run has {share:.1f} of {n} cores; {remedy}", file=sys.stderr)
+    tqdm.write(f"step {self.step:,}: this run has only {share:.1f} of {n} cores, as if other programs use the processor; {remedy}", file=sys.stderr)
 
 # %% ../nbs/14_training.ipynb #7d06f06e
 @patch
@@ -550,7 +554,7 @@ def _tell(self:Trainer, bar, step, took, speed):
     flops = self.world.size*train_flops(self.model.cfg, *lengths)
     used = flops/took/(self.world.size*matmul_rate(self.device, getattr(torch, self.dtype)))
     rate = self.optimizer.param_groups[0]['lr']
-    self.metrics.add(self.step, loss=self.loss, lr=rate, gradient_norm=self.norm, tokens_per_s=round(step.n_tokens/took), utilisation=round(used, 4))
+    self.metrics.add(self.step, loss=self.loss, lr=rate, gradient_norm=self.norm if isfinite(self.norm) else None, tokens_per_s=round(step.n_tokens/took), utilisation=round(used, 4))
     bar.set_postfix_str(f'step {self.step:,}  loss {self.loss:.3f}  lr {rate:.2g}  {speed:,.0f} tokens/s  use {used:.0%}', refresh=False)
     bar.update(100*self.progress - bar.n)
 
@@ -561,8 +565,9 @@ def fit(self:Trainer,
 ):
     "Train to the end of the run, writing checkpoints; then average the last of them (§6.1). Ctrl-C or SIGTERM: save, then raise `Stopped`. Raises `InputError` where another run lies."
     self._claim()
-    if not quiet: self._warn_of_warmup()
+    self._warn_of_warmup(quiet)
     if self.first:
+        checkpoints.check_own(self.out/'averaged')
         checkpoints.remove(self.out/'averaged')  # of an earlier part of the run
         self.metrics = Metrics(self.out, self.step, self.cfg.tensorboard)
     self.model.train()
@@ -576,22 +581,28 @@ def fit(self:Trainer,
     except RuntimeError as e:
         if not lost_process(e): raise
         if self.first and not self.cfg.shard: self._last_save()  # the weights are those of the last whole step
-        raise InputError(f'step {self.step + 1}: another process is gone, its own message says why ({str(e).splitlines()[0][:100]}); start again with --resume') from None
+        raise InputError(f'step {self.step + 1}: another process is gone, its own message says why ({str(e).splitlines()[0][:100]}); {self._again()}') from None
     finally:
         if self.first: self.metrics.close()
     if self.first: self._average()
 
 @patch
-def _warn_of_warmup(self:Trainer):
-    expected, warmup = self.expected_steps(), self.cfg.warmup
-    if self.first and expected <= warmup:
+def _warn_of_warmup(self:Trainer, quiet=False):
+    expected, warmup = self.expected_steps(), self.cfg.warmup  # all processes measure together
+    if self.first and not quiet and expected <= warmup:
         tqdm.write(f"the run ends inside its warm-up: about {expected:,} steps, and the learning rate rises for {warmup:,}; give it more time, or a shorter warmup", file=sys.stderr)
 
 @patch
 def _last_save(self:Trainer):
     "A checkpoint out of turn, before the run is left."
     if self.step and self.marks[-1:] != [self.step]: self.save()
-    if self.first: print(f'stopped at step {self.step:,}; go on with --resume', file=sys.stderr)
+    if self.first: print(f'stopped at step {self.step:,}; {self._again()}', file=sys.stderr)
+
+@patch
+def _again(self:Trainer):
+    "The remedy when a run has ended early."
+    if checkpoints.steps(self.out): return 'go on with --resume'
+    return f"begin again in a new directory, or remove {self.out/'metrics.jsonl'} (no checkpoint was written yet)"
 
 @patch
 def _average(self:Trainer):
