@@ -295,6 +295,12 @@ class NotFinite(ArithmeticError):
     "The loss or the gradient of a step is infinite or no number."
 
 @patch
+def _again(self:Trainer):
+    "The remedy when a run has ended early."
+    if checkpoints.steps(self.out): return 'go on with --resume'
+    return f"begin again in a new directory, or remove {self.out/'metrics.jsonl'} (no checkpoint was written yet)"
+
+@patch
 def _refuse(self:Trainer, step, loss, norm):
     "Save the batch and stop."
     file = self.out/f'not-finite-step-{self.step + 1}-rank-{self.world.rank}.json'
@@ -597,12 +603,6 @@ def _last_save(self:Trainer):
     "A checkpoint out of turn, before the run is left."
     if self.step and self.marks[-1:] != [self.step]: self.save()
     if self.first: print(f'stopped at step {self.step:,}; {self._again()}', file=sys.stderr)
-
-@patch
-def _again(self:Trainer):
-    "The remedy when a run has ended early."
-    if checkpoints.steps(self.out): return 'go on with --resume'
-    return f"begin again in a new directory, or remove {self.out/'metrics.jsonl'} (no checkpoint was written yet)"
 
 @patch
 def _average(self:Trainer):
