@@ -77,7 +77,6 @@ def _kernel():
     except ImportError: return None
     return varlen_attn if 'window_size' in signature(varlen_attn).parameters else None
 
-@torch.compiler.assume_constant_result  # for torch.compile: no question in the middle of a graph
 def _flash(device): return torch.cuda.get_device_capability(device) >= (8, 0)  # a T4 or V100 has not what the kernel needs
 
 def _varlen(q, k, v, h):
