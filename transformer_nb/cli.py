@@ -141,7 +141,6 @@ def train(
     world, found = World(device), checkpoints.load(checkpoints.newest(out)) if resume else None
     options = _defaults(found, preset, minutes, data, world) | _given(norm=norm, dropout=dropout, batch_tokens=batch_tokens,
         accumulate=accumulate, warmup=warmup, lr_factor=lr_factor, clip=clip, dtype=dtype, threads=threads, every=every, patience=patience)
-    if found and dtype == 'auto': options['dtype'] = found.training['settings']['dtype']  # what was measured then
     if steps is None and minutes is None: steps, minutes = _length(found)
     cfg = {'name': preset, 'max_len': max_len, 'norm': options.pop('norm'), 'dropout': options.pop('dropout')}
     model_preset(**cfg)  # refuses what makes no sense now, not after the vocabulary has been learned
