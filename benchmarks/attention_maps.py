@@ -19,14 +19,14 @@ from statistics import mean
 import torch
 from common import cpu_name
 
-from transformer_nb.agreement import lexicon
+from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.attention_maps import (KINDS, aer, averaged_heads, between, compact, cut_path, dependency, diagonal, forced_attention, head_aer,
     head_distance, looks_at, per_head, to_words, uniform_heads, without_heads, words_right)
 from transformer_nb.batching import encode_pairs
-from transformer_nb.constructions import Grammar
+from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.corpora import Split
-from transformer_nb.grammar import builtin_corpus
+from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset

@@ -62,7 +62,7 @@ def without_end(model):
 def ours(task, batches, int8=False):
     import torch
     from transformer_nb.decoding import beam_search, greedy
-    from transformer_nb.inference import inference
+    from transformer_nb.engine.inference import inference
     from transformer_nb.transformer import Transformer, TransformerConfig
     torch.manual_seed(7)
     model = Transformer(TransformerConfig(**task['cfg'])).eval()

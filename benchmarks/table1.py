@@ -17,7 +17,7 @@ from torch import nn
 
 from transformer_nb.attention import attention
 from transformer_nb.core import keep_memory, seed_everything
-from transformer_nb.why_self_attention import (FusedSelfAttention, Recurrent, SelfAttention, fit_exponent, layer_flops, longest_chain,
+from transformer_nb.experiments.why_self_attention import (FusedSelfAttention, Recurrent, SelfAttention, fit_exponent, layer_flops, longest_chain,
     one_hop, path_lengths, peak_memory, recall_layers, seconds, table1_layers, train_recall)
 
 OUT = Path(__file__).parent/'results'/'table1.json'

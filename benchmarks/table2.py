@@ -22,10 +22,10 @@ from transformer_nb.batching import encode_pairs
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.corpora import load_corpus
 from transformer_nb.evaluation import score
-from transformer_nb.table2 import MODELS, build, train_for, translations
+from transformer_nb.experiments.table2 import MODELS, build, train_for, translations
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import TrainingConfig
-from transformer_nb.variations import short_corpus
+from transformer_nb.experiments.variations import short_corpus
 
 OUT = Path(__file__).parent/'results'/'table2.json'
 RECIPE = {'factors': [.7, 1.4, 2.8], 'highest': {'ConvS2S': 1.4}, 'tuning_share': .15, 'marks': [.1, .25, .5, .75, 1.], 'warmup': 100, 'norm': 'pre',

@@ -27,7 +27,7 @@ from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import TrainingConfig
 from transformer_nb.evaluation import score
 from transformer_nb.translation import Translator
-from transformer_nb.variations import EXTRAS, LONGER, ROWS, build, short_corpus, train
+from transformer_nb.experiments.variations import EXTRAS, LONGER, ROWS, build, short_corpus, train
 
 OUT = Path(__file__).parent/'results'/'table3.json'
 RECIPE = {'d_model': 64, 'N': 3, 'norm': 'pre', 'vocab_size': 1000, 'max_len': 256, 'corpus_size': 20_000, 'max_words': 7,

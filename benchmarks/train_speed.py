@@ -239,7 +239,7 @@ def arguments():
 
 def main():
     from transformer_nb.core import default_device
-    from transformer_nb.costs import train_flops
+    from transformer_nb.engine.costs import train_flops
     from transformer_nb.transformer import preset
     args = arguments()
     cfg, device = preset(args.preset, vocab_size=args.vocab), default_device(args.device)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_nb.agreement import lexicon
+from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.attention_maps import (KINDS, Viewer, _asset, align, attention_viewer, averaged_heads, compact, dependency, expand,
     forced_attention, labels, per_head, to_words, uniform_heads, without_heads, word_ids, words_right)
-from transformer_nb.constructions import Grammar
+from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.core import InputError
 from transformer_nb.translation import Translator
 

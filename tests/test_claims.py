@@ -169,7 +169,7 @@ def test_figures_are_the_papers():
 
 
 def test_table3_of_the_lesson_is_the_papers():
-    from transformer_nb.variations import PAPER
+    from transformer_nb.experiments.variations import PAPER
     bleu = {row: b for row, (_, b, _) in PAPER.items()}
     assert bleu == dict(base=25.8, A1=24.9, A2=25.5, A3=25.8, A4=25.4, B1=25.1, B2=25.4, C1=23.7, C2=25.3, C3=25.5, C4=24.5, C5=26., C6=25.4, C7=26.2,
         D1=24.6, D2=25.5, D3=25.3, D4=25.7, E=25.7, big=26.4)

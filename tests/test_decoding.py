@@ -7,11 +7,11 @@ import pytest
 import torch
 from conftest import TORCH
 
-from transformer_nb import inference as inference_module
+from transformer_nb.engine import inference as inference_module
 from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample
-from transformer_nb.inference import BLOCK, DecoderCache, Int8Linear, Linear, best_tokens, decode_step, inference, int8_gain
+from transformer_nb.engine.inference import BLOCK, DecoderCache, Int8Linear, Linear, best_tokens, decode_step, inference, int8_gain
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2

@@ -42,7 +42,7 @@ def test_unknown_reference_names_the_notebook(tmp_path):
     path = tmp_path / "01_a.ipynb"
     path.write_text(json.dumps({"cells": [cell("See @fig-none.")]}))
     with pytest.raises(rw.SiteError, match=r"01_a.ipynb: unresolved reference @fig-none"):
-        bd.rewrite_notebook(path, {"01_a.ipynb": "a.ipynb"}, "https://host/doc/")
+        bd.rewrite_notebook(path, tmp_path / "a.ipynb", {"01_a.ipynb": "a.ipynb"}, "https://host/doc/")
 
 
 def test_figures_get_a_number_in_their_caption():

@@ -7,8 +7,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from transformer_nb.corpora import Corpus, Split
-from transformer_nb.grammar import builtin_corpus
-from transformer_nb.table2 import MODELS, RUNS, build, greedy_anew
+from transformer_nb.english_german.grammar import builtin_corpus
+from transformer_nb.experiments.table2 import MODELS, RUNS, build, greedy_anew
 from transformer_nb.tokenizer import BOS, EOS, PAD
 
 BENCHMARKS = Path(__file__).parents[1]/'benchmarks'

@@ -19,7 +19,7 @@ from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import beam_search, greedy, sample
 from transformer_nb.feed_forward import FeedForward
-from transformer_nb.inference import DecoderCache, decode_step, inference
+from transformer_nb.engine.inference import DecoderCache, decode_step, inference
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig

@@ -7,9 +7,9 @@ import torch
 
 from transformer_nb.batching import pad
 from transformer_nb.corpora import Corpus, Split
-from transformer_nb.grammar import builtin_corpus
-from transformer_nb.inference import DecoderCache, decode_step, inference
-from transformer_nb.variations import EXTRAS, build
+from transformer_nb.english_german.grammar import builtin_corpus
+from transformer_nb.engine.inference import DecoderCache, decode_step, inference
+from transformer_nb.experiments.variations import EXTRAS, build
 
 SMALL = {'d_model': 32, 'vocab_size': 400, 'corpus_size': 300, 'batch_tokens': 256, 'steps': 2}
 

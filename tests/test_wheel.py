@@ -19,7 +19,7 @@ from pathlib import Path
 assert Path(transformer_nb.__file__).is_relative_to(sys.prefix), transformer_nb.__file__
 commands = distribution('transformer_nb').entry_points.select(group='console_scripts')
 assert len(commands) > 5 and all(callable(command.load()) for command in commands)
-from transformer_nb.grammar import Grammar
+from transformer_nb.english_german.grammar import Grammar
 from transformer_nb.translation import Translator
 assert len(Grammar(0).samples(3)) == 3                                  # the lexicon travels with the wheel
 from transformer_nb.attention_maps import _asset

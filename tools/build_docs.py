@@ -39,17 +39,19 @@ def process(cfg, fresh=True):
 # ---- 2. rewrites of the processed notebooks
 
 def page_names(folder):
-    "The notebook that each processed notebook becomes: `{'01_attention.ipynb': 'attention.ipynb'}`, from its front matter."
+    "The page of each processed notebook: `{'engine/01_packing.ipynb': 'packing.ipynb'}`, from its front matter."
     names = {}
-    for path in sorted(folder.glob("*.ipynb")):
+    for path in sorted(folder.rglob("*.ipynb")):
         first = json.loads(path.read_text())["cells"][0]
         front = split_front_matter(text_of(first))[0] if first["cell_type"] == "raw" else {}
-        names[path.name] = Path(front.get("output-file", path.name)).stem + ".ipynb"
+        names[path.relative_to(folder).as_posix()] = Path(front.get("output-file", path.name)).stem + ".ipynb"
+    if len(set(names.values())) < len(names):
+        raise SiteError(f"two notebooks would become one page: {sorted(names.values())}")
     return names
 
 
-def rewrite_notebook(path, renamed, doc_url):
-    "Rewrite one processed notebook and give it its page's name."
+def rewrite_notebook(path, page, renamed, doc_url):
+    "Rewrite one processed notebook into the page at `page`."
     nb = json.loads(path.read_text())
     front, body = split_front_matter(text_of(nb["cells"][0]))
     if front:
@@ -62,7 +64,7 @@ def rewrite_notebook(path, renamed, doc_url):
     except SiteError as e:
         raise SiteError(f"{path.name}: {e}") from None
     path.unlink()
-    path.with_name(renamed[path.name]).write_text(json.dumps(nb, ensure_ascii=False))
+    page.write_text(json.dumps(nb, ensure_ascii=False))
 
 
 def listed(contents, renamed):
@@ -96,7 +98,7 @@ def rewrite(cfg, processed, work):
     shutil.copytree(processed, work, ignore=shutil.ignore_patterns(cfg.doc_path.name))
     renamed = page_names(work)
     for name in renamed:
-        rewrite_notebook(work / name, renamed, cfg.doc_url)
+        rewrite_notebook(work / name, work / renamed[name], renamed, cfg.doc_url)
     rewrite_config(work, renamed)
     return renamed
 

@@ -1,5 +1,6 @@
 """The rewrites between nbdev and smalldocs: cells of processed notebooks, and the language marks of finished pages."""
 import json
+import posixpath
 import re
 
 EQUATION = re.compile(r"\$\$(?P<tex>(?:(?!\$\$).)+?)\$\$[ \t]*\{#(?P<id>eq-[\w-]+)\}", re.S)
@@ -58,10 +59,11 @@ def rewrite_references(text, numbers):
 
 
 def rewrite_links(text, renamed, doc_url):
-    "Links to notebooks get the page's name, and links to this site become relative."
+    "Links to notebooks, in whatever folder, get the page's name, and links to this site become relative."
+    pages = {posixpath.basename(path): page for path, page in renamed.items()}
     text = text.replace(f"]({doc_url}", "](")
-    page = lambda m: f"]({renamed.get(m[1], m[1])}{m[2] or ''})"
-    return re.sub(r"\]\((?:\./)?([\w-]+\.ipynb)(#[^)]*)?\)", page, text)
+    return re.sub(
+        r"\]\((?:[\w./-]*/)?([\w-]+\.ipynb)(#[^)]*)?\)", lambda m: f"]({pages.get(m[1], m[1])}{m[2] or ''})", text)
 
 
 def rewrite_headings(text, taken):

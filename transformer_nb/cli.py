@@ -26,7 +26,7 @@ from . import __version__, checkpoints
 from .batching import encode_pairs
 from .core import InputError, profile, seeded
 from .corpora import decode_line, load_corpus
-from .distributed import World
+from .engine.distributed import World
 from .optimizer import lrate
 from .parsing import Parser, f1, load_trees, plain, words_of
 from .tokenizer import train_tokenizer

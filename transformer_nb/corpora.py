@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .core import InputError
-from .grammar import builtin_corpus
+from .english_german.grammar import builtin_corpus
 
 # %% ../nbs/08_corpora.ipynb #15f14995
 def decode_line(

@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from .core import InputError
-from .inference import DecoderCache, Inference, best_tokens, decode_step, inference, own_precision
+from .engine.inference import DecoderCache, Inference, best_tokens, decode_step, inference, own_precision
 
 # %% ../nbs/15_decoding.ipynb #7f31956d
 def max_lengths(

@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from torch import Tensor, nn
 
 from .attention import attention, fused_attention
-from .packing import PackedMask, Packing
+from .engine.packing import PackedMask, Packing
 
 # %% ../nbs/02_multihead.ipynb #cce85a21
 class MultiHeadAttention(nn.Module):

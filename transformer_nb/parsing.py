@@ -25,7 +25,7 @@ from torch import Tensor
 from .batching import pad
 from .core import InputError, plot_style, seed_everything
 from .decoding import BeamSearch, beam_search, length_penalty
-from .inference import BLOCK, own_precision
+from .engine.inference import BLOCK, own_precision
 from .tokenizer import Tokenizer, train_tokenizer
 from .training import Trainer, TrainingConfig
 from .transformer import Transformer, TransformerConfig

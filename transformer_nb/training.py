@@ -28,8 +28,8 @@ from tqdm import tqdm
 from . import checkpoints
 from .batching import Batch, Batches, Step, prefetch
 from .core import InputError, fast_dtype, keep_memory
-from .costs import matmul_rate, train_flops
-from .distributed import World, lost_process, parallel
+from .engine.costs import matmul_rate, train_flops
+from .engine.distributed import World, lost_process, parallel
 from .optimizer import adam, lrate
 from .regularization import projected_loss
 from .tokenizer import check_tokenizer

@@ -21,7 +21,7 @@ from .core import InputError
 from .embeddings import Embedding
 from .feed_forward import FeedForward
 from .multihead import MultiHeadAttention
-from .packing import PackedMask, Packing, count_real
+from .engine.packing import PackedMask, Packing, count_real
 from .positional_encoding import PositionalEncoding
 
 # %% ../nbs/06_transformer.ipynb #ce81213a

@@ -24,7 +24,7 @@ from . import checkpoints
 from .batching import by_length, pad
 from .core import InputError, default_device, plot_style
 from .decoding import beam_search
-from .inference import Inference, evaluating, fingerprint, inference, own_precision
+from .engine.inference import Inference, evaluating, fingerprint, inference, own_precision
 from .tokenizer import check_tokenizer
 from .transformer import attention_maps
 
