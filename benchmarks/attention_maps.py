@@ -20,8 +20,25 @@ import torch
 from common import cpu_name
 
 from transformer_nb.english_german.agreement import lexicon
-from transformer_nb.attention_maps import (KINDS, aer, averaged_heads, between, compact, cut_path, dependency, diagonal, forced_attention, head_aer,
-    head_distance, looks_at, per_head, to_words, uniform_heads, without_heads, words_right)
+from transformer_nb.attention_maps import (
+    KINDS,
+    aer,
+    averaged_heads,
+    between,
+    compact,
+    cut_path,
+    dependency,
+    diagonal,
+    forced_attention,
+    head_aer,
+    head_distance,
+    looks_at,
+    per_head,
+    to_words,
+    uniform_heads,
+    without_heads,
+    words_right,
+)
 from transformer_nb.batching import encode_pairs
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.core import default_device, seed_everything
@@ -49,8 +66,12 @@ def train(corpus, steps, seed, device):
     seed_everything(seed)
     tokenizer = train_tokenizer((side for pair in pairs_of(corpus['train']) for side in pair), 2000)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, norm='pre', dropout=0.))
-    train_pairs, val_pairs = (encode_pairs(tokenizer, Split(pairs_of(corpus[name])), model.cfg.max_len) for name in ('train', 'val'))
-    settings = TrainingConfig(steps=steps, batch_tokens=1536, warmup=200, lr_factor=.8, seed=seed, device=str(device), checkpoints=20)
+    train_pairs, val_pairs = (
+        encode_pairs(tokenizer, Split(pairs_of(corpus[name])), model.cfg.max_len) for name in ('train', 'val')
+    )
+    settings = TrainingConfig(
+        steps=steps, batch_tokens=1536, warmup=200, lr_factor=0.8, seed=seed, device=str(device), checkpoints=20
+    )
     Trainer(model, tokenizer, train_pairs, val_pairs, settings, RUN).fit(quiet=True)
     return Translator.from_pretrained(RUN, str(device))
 
@@ -78,9 +99,17 @@ def alignment(translator, examples):
     maps, gold = [forced_attention(translator, e.en, e.de) for e in examples], [set(e.alignment) for e in examples]
     one_each = [{(i, j) for j, i in {j: i for i, j in links}.items()} for links in gold]
     last_layer = [dict(m, cross=m['cross'][-1:].mean(1, keepdim=True)) for m in maps]
-    return {'sentences': len(examples), 'predicts': round_grid(head_aer(maps, gold)), 'fed': round_grid(head_aer(maps, gold, fed=True)),
-        'mean of the last layer': {'predicts': round_grid(head_aer(last_layer, gold))[0][0], 'fed': round_grid(head_aer(last_layer, gold, fed=True))[0][0]},
-        'diagonal': round(aer([diagonal(len(e.en.split()), len(e.de.split())) for e in examples], gold), 3), 'best possible': round(aer(one_each, gold), 3)}, maps
+    return {
+        'sentences': len(examples),
+        'predicts': round_grid(head_aer(maps, gold)),
+        'fed': round_grid(head_aer(maps, gold, fed=True)),
+        'mean of the last layer': {
+            'predicts': round_grid(head_aer(last_layer, gold))[0][0],
+            'fed': round_grid(head_aer(last_layer, gold, fed=True))[0][0],
+        },
+        'diagonal': round(aer([diagonal(len(e.en.split()), len(e.de.split())) for e in examples], gold), 3),
+        'best possible': round(aer(one_each, gold), 3),
+    }, maps
 
 
 def most_frequent(rows):
@@ -97,8 +126,14 @@ def hits(translator, cases):
             if d.places[kind] is None: continue
             found[kind].append(looks_at(words, kind, d.places[kind]))
             offsets[kind][d.places[kind][1] - d.places[kind][0]] += 1
-    return {kind: {'heads': round_grid(torch.stack(rows).float().mean(0)), 'fixed distance': round(offsets[kind].most_common(1)[0][1]/len(rows), 3)}
-        for kind, rows in found.items() if rows}
+    return {
+        kind: {
+            'heads': round_grid(torch.stack(rows).float().mean(0)),
+            'fixed distance': round(offsets[kind].most_common(1)[0][1] / len(rows), 3),
+        }
+        for kind, rows in found.items()
+        if rows
+    }
 
 
 def by_length(rows, example):
@@ -123,10 +158,15 @@ def grids(cells): return {key: [[cell[key] for cell in row] for row in cells] fo
 
 
 def ablation(translator, cases, others):
-    model, result = translator.model, {'whole': accuracy(translator, cases, others), 'without': {}, 'uniform': {}, 'all uniform': {}, 'averaged': {}}
+    model, result = (
+        translator.model,
+        {'whole': accuracy(translator, cases, others), 'without': {}, 'uniform': {}, 'all uniform': {}, 'averaged': {}},
+    )
     test_words = lambda: share(words_right(translator, pairs_of(others)))
     for kind in KINDS:
-        result['without'][kind] = grids(per_head(model, kind, without_heads, lambda: accuracy(translator, cases, others)))
+        result['without'][kind] = grids(
+            per_head(model, kind, without_heads, lambda: accuracy(translator, cases, others))
+        )
         result['uniform'][kind] = per_head(model, kind, uniform_heads, test_words)
         every = [(kind, layer, head) for layer in range(model.cfg.N) for head in range(model.cfg.h)]
         with uniform_heads(model, every): result['all uniform'][kind] = test_words()
@@ -140,12 +180,16 @@ def together(translator, cases, others, dependencies):
     out = {}
     for name, kind in (('pronoun', 'encoder'), ('bracket', 'decoder')):
         grid = dependencies[name][kind]['heads']
-        ranked = sorted(((kind, layer, head) for layer, row in enumerate(grid) for head in range(len(row))), key=lambda place: -grid[place[1]][place[2]])
+        ranked = sorted(
+            ((kind, layer, head) for layer, row in enumerate(grid) for head in range(len(row))),
+            key=lambda place: -grid[place[1]][place[2]],
+        )
         out[name] = {'kind': kind, 'heads': ranked[:4], 'other heads': ranked[:-5:-1]}
         for key, heads in (('without them', ranked[:4]), ('without others', ranked[:-5:-1])):
             out[name][key] = []
             for k in range(1, 5):
-                with without_heads(translator.model, heads[:k]): out[name][key].append(accuracy(translator, cases, others))
+                with without_heads(translator.model, heads[:k]):
+                    out[name][key].append(accuracy(translator, cases, others))
     return out
 
 
@@ -157,7 +201,9 @@ def paths(translator, rows, kinds):
         with ExitStack() as stack:
             for kind in kinds:
                 row, column = d.places[kind]
-                stack.enter_context(cut_path(translator.model, kind, between(maps, kind, [row], range(max(0, column - 2), column + 1))))
+                stack.enter_context(
+                    cut_path(translator.model, kind, between(maps, kind, [row], range(max(0, column - 2), column + 1)))
+                )
             right += words_right(translator, [(e.en, e.de)])[0][d.word]
     return round(right/len(rows), 3)
 
@@ -177,7 +223,9 @@ def examples_of(translator, cases, test):
     for name, examples in {'test': test, **{name: [e for e, _ in rows] for name, rows in cases.items()}}.items():
         short = sorted((e for e in examples if len(e.en.split()) >= 8), key=pieces)[:40]
         chosen[name] = next(e for e, found in zip(short, translator.translate([e.en for e in short])) if found == e.de)
-    return {name: {'en': e.en, 'de': e.de} | compact(forced_attention(translator, e.en, e.de)) for name, e in chosen.items()}
+    return {
+        name: {'en': e.en, 'de': e.de} | compact(forced_attention(translator, e.en, e.de)) for name, e in chosen.items()
+    }
 
 
 def main():
@@ -191,26 +239,57 @@ def main():
     args = parser.parse_args()
     start, cpu, device = time.perf_counter(), time.process_time(), default_device(args.device)
     corpus = builtin_corpus()
-    translator = Translator.from_pretrained(args.model, str(device)) if args.model else train(corpus, args.steps, args.seed, device)
+    translator = (
+        Translator.from_pretrained(args.model, str(device))
+        if args.model
+        else train(corpus, args.steps, args.seed, device)
+    )
     print(f'model ready after {(time.perf_counter() - start)/60:.1f} minutes', flush=True)
     test, seen = corpus['test'], {e.en for e in corpus['train']}
     cases = dependencies(NAMES, args.sentences, seen, 1_000_003 + args.seed)
     src, ref = zip(*pairs_of(test))
     bleu = score(translator.translate(list(src)), list(ref))['BLEU']
     links, maps = alignment(translator, test)
-    result = {'about': None, 'alignment': links,
+    result = {
+        'about': None,
+        'alignment': links,
         'distance': {'encoder': round_grid(head_distance(maps[:100], 'encoder'))},
-        'dependencies': {name: {'sentences': len(rows), 'mean distance': round(mean(d.distance for _, d in rows), 1), 'most frequent word': most_frequent(rows)} | hits(translator, rows) for name, rows in cases.items()}}
+        'dependencies': {
+            name: {
+                'sentences': len(rows),
+                'mean distance': round(mean(d.distance for _, d in rows), 1),
+                'most frequent word': most_frequent(rows),
+            }
+            | hits(translator, rows)
+            for name, rows in cases.items()
+        },
+    }
     print('maps measured', flush=True)
     result['by number'] = by_number(translator, cases['agreement'])
-    fewer, others = {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()}, by_length(test[:100], lambda e: e)
+    fewer, others = (
+        {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()},
+        by_length(test[:100], lambda e: e),
+    )
     result['ablation'] = ablation(translator, fewer, others)
     result['together'] = together(translator, fewer, others, result['dependencies'])
-    result['paths'] = {' + '.join(kinds) or 'none': paths(translator, cases['pronoun'][:100], kinds) for n in range(4) for kinds in combinations(KINDS, n)}
+    result['paths'] = {
+        ' + '.join(kinds) or 'none': paths(translator, cases['pronoun'][:100], kinds)
+        for n in range(4)
+        for kinds in combinations(KINDS, n)
+    }
     result['examples'] = examples_of(translator, cases, test)
-    result['about'] = {'command': 'python benchmarks/attention_maps.py' + (f' --model {args.model}' if args.model else ''), 'seed': args.seed,
-        'steps': translator.about['step'], 'trained for': f"{translator.about['seconds']/60:.1f} minutes", 'bleu': bleu['score'], 'signature': bleu['signature'], 'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
-        'torch': torch.__version__, 'minutes': round((time.perf_counter() - start)/60, 1), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
+    result['about'] = {
+        'command': 'python benchmarks/attention_maps.py' + (f' --model {args.model}' if args.model else ''),
+        'seed': args.seed,
+        'steps': translator.about['step'],
+        'trained for': f"{translator.about['seconds'] / 60:.1f} minutes",
+        'bleu': bleu['score'],
+        'signature': bleu['signature'],
+        'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
+        'torch': torch.__version__,
+        'minutes': round((time.perf_counter() - start) / 60, 1),
+        'cpu_minutes': round((time.process_time() - cpu) / 60, 1),
+    }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, ensure_ascii=False, separators=(',', ':')) + '\n', encoding='utf-8')
     print(f"{args.out}: {args.out.stat().st_size//1000} kB, {result['about']}")

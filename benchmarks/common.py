@@ -35,9 +35,22 @@ def random_marian(cfg, pad, bos, eos):
     from transformers import MarianConfig, MarianMTModel
     sizes = {f'{side}_{key}': cfg[ours] for side in ('encoder', 'decoder')
              for key, ours in (('layers', 'N'), ('attention_heads', 'h'), ('ffn_dim', 'd_ff'))}
-    return MarianMTModel(MarianConfig(**sizes, vocab_size=cfg['vocab_size'], d_model=cfg['d_model'], dropout=cfg['dropout'],
-        activation_function='relu', scale_embedding=True, tie_word_embeddings=True, max_position_embeddings=512,
-        pad_token_id=pad, decoder_start_token_id=bos, eos_token_id=eos, forced_eos_token_id=None))
+    return MarianMTModel(
+        MarianConfig(
+            **sizes,
+            vocab_size=cfg['vocab_size'],
+            d_model=cfg['d_model'],
+            dropout=cfg['dropout'],
+            activation_function='relu',
+            scale_embedding=True,
+            tie_word_embeddings=True,
+            max_position_embeddings=512,
+            pad_token_id=pad,
+            decoder_start_token_id=bos,
+            eos_token_id=eos,
+            forced_eos_token_id=None,
+        )
+    )
 
 
 # The machine
@@ -54,7 +67,12 @@ def cpu_name(): return proc('cpuinfo', 'model name', platform.processor())
 def machine(device):
     "The GPU, or the CPU with the number of threads."
     import torch
-    return torch.cuda.get_device_name(device) if device.type == 'cuda' else f'{cpu_name()}, {torch.get_num_threads()} threads'
+
+    return (
+        torch.cuda.get_device_name(device)
+        if device.type == 'cuda'
+        else f'{cpu_name()}, {torch.get_num_threads()} threads'
+    )
 
 
 def peak_memory():
@@ -110,5 +128,6 @@ def resumed(file, about):
     "What is in `file` already, or `about` where there is none; a file of another recipe is not added to."
     if not file.exists(): return about
     results = json.loads(file.read_text())
-    if results['recipe'] != about['recipe']: raise SystemExit(f'{file}: made with another recipe, {results["recipe"]}; delete it, or give another --out')
+    if results['recipe'] != about['recipe']:
+        raise SystemExit(f'{file}: made with another recipe, {results["recipe"]}; delete it, or give another --out')
     return results

@@ -67,17 +67,24 @@ def ours(task, batches, int8=False):
     torch.manual_seed(7)
     model = Transformer(TransformerConfig(**task['cfg'])).eval()
     without_end(model)
-    model, cfg = inference(model.to(task['device'], torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True), model.cfg
+    model, cfg = (
+        inference(
+            model.to(task['device'], torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True
+        ),
+        model.cfg,
+    )
     sources = [padded([source + [cfg.eos_id] for source in batch], cfg.pad_id, task['device']) for batch in batches]
     def decode(i):
         limited = copy(model)  # of the object alone: several threads may decode at a time
-        limited.cfg = replace(cfg, max_len=tokens_asked(batches[i]))  # less than input + 50: this is now everybody's limit
+        # less than input + 50: this is now everybody's limit
+        limited.cfg = replace(cfg, max_len=tokens_asked(batches[i]))
         if task['search'] == 'greedy': return [len(ids) for ids in greedy(limited, sources[i])]
         return [len(ids) for (_, ids), *_ in beam_search(limited, sources[i], BEAM)]
     return decode
 
 
-def marian_ids(vocab): return {'pad': vocab - 1, 'bos': vocab - 1, 'eos': 0}  # Marian's own, which CTranslate2 counts on
+# Marian's own, which CTranslate2 counts on
+def marian_ids(vocab): return {'pad': vocab - 1, 'bos': vocab - 1, 'eos': 0}
 
 
 def marian(task, batches):
@@ -90,8 +97,14 @@ def marian(task, batches):
     @torch.inference_mode()
     def decode(i):
         n = tokens_asked(batches[i])
-        outputs = model.generate(input_ids=sources[i], attention_mask=(sources[i] != ids['pad']).long(), do_sample=False,
-                                 min_new_tokens=n, max_new_tokens=n, **settings)
+        outputs = model.generate(
+            input_ids=sources[i],
+            attention_mask=(sources[i] != ids['pad']).long(),
+            do_sample=False,
+            min_new_tokens=n,
+            max_new_tokens=n,
+            **settings,
+        )
         return (outputs[:, 1:] != ids['eos']).sum(1).tolist()
     return decode
 
@@ -106,7 +119,8 @@ def convert(cfg, folder):
         def get_vocab(self): return {word: i for i, word in enumerate(words)}
     for quantization in (None, 'int8'):
         torch.manual_seed(7)
-        with torch.no_grad(): spec = MarianMTLoader()(random_marian(cfg, **marian_ids(cfg['vocab_size'])).eval(), Tokenizer())
+        with torch.no_grad():
+            spec = MarianMTLoader()(random_marian(cfg, **marian_ids(cfg['vocab_size'])).eval(), Tokenizer())
         spec.validate()
         spec.optimize(quantization=quantization)
         (Path(folder)/(quantization or 'float32')).mkdir()
@@ -121,20 +135,34 @@ def ct2(task, batches, dtype='float32', threads=None, streams=1):
     settings = {'beam_size': 1} if task['search'] == 'greedy' else {'beam_size': BEAM, 'length_penalty': .6}
     def decode(i):
         n = tokens_asked(batches[i])
-        results = translator.translate_batch(sources[i], max_batch_size=32, min_decoding_length=n, max_decoding_length=n, **settings)
+        results = translator.translate_batch(
+            sources[i], max_batch_size=32, min_decoding_length=n, max_decoding_length=n, **settings
+        )
         return [len(result.hypotheses[0]) for result in results]
     return decode
 
 
-MODELS = {'ours': ours, 'ours int8': partial(ours, int8=True), 'Marian': marian, 'CTranslate2 float32': ct2,
-          'CTranslate2 int8': partial(ct2, dtype='int8'), 'CTranslate2 int8, 1 thread': partial(ct2, dtype='int8', threads=1)}
+MODELS = {
+    'ours': ours,
+    'ours int8': partial(ours, int8=True),
+    'Marian': marian,
+    'CTranslate2 float32': ct2,
+    'CTranslate2 int8': partial(ct2, dtype='int8'),
+    'CTranslate2 int8, 1 thread': partial(ct2, dtype='int8', threads=1),
+}
 
 
 def names(batch, device, streams):
     "Whom to measure: for all 200 sentences also batches side by side, and CTranslate2's streams, of one thread each."
     if device != 'cpu': return ['ours', 'Marian']
     if batch != 'all': return list(MODELS)
-    return ['ours int8', f'ours int8, {streams} side by side', 'Marian', 'CTranslate2 int8', f'CTranslate2 int8, {streams} streams']
+    return [
+        'ours int8',
+        f'ours int8, {streams} side by side',
+        'Marian',
+        'CTranslate2 int8',
+        f'CTranslate2 int8, {streams} streams',
+    ]
 
 
 # A worker: a process that makes one repetition whenever it is asked to
@@ -144,7 +172,10 @@ def decoder(task, batches, stack):
     name, n = task['name'], task['streams']
     if name.endswith('side by side'):
         import torch
-        return ours(task, batches, int8=True), stack.enter_context(ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,))).map
+
+        return ours(task, batches, int8=True), stack.enter_context(
+            ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,))
+        ).map
     if name.endswith('streams'): return ct2(task, batches, 'int8', 1, n), stack.enter_context(ThreadPoolExecutor(n)).map
     return MODELS[name](task, batches), map
 
@@ -157,7 +188,8 @@ def decoding(task, stack):
     def repetition():
         for i, counts in zip(order, many(decode, order)):
             n = tokens_asked(batches[i])
-            if counts != [n]*len(batches[i]): raise RuntimeError(f'each sentence of batch {i} was to get {n} tokens, they got {counts}')
+            if counts != [n] * len(batches[i]):
+                raise RuntimeError(f'each sentence of batch {i} was to get {n} tokens, they got {counts}')
         return {}
     return repetition
 
@@ -234,32 +266,57 @@ def interleaved(names, task, repetitions):
 def row(repetitions, sentences, tokens):
     found = calm(repetitions)
     seconds = median(r['seconds'] for r in found)
-    return {'sentences_per_s': sentences/seconds, 'tokens_per_s': tokens/seconds, 'lowest': tokens/max(r['seconds'] for r in found),
-            'highest': tokens/min(r['seconds'] for r in found), 'memory': max(r['memory'] for r in found),
-            'others': max(r['others'] for r in found), 'repetitions': found}
+    return {
+        'sentences_per_s': sentences / seconds,
+        'tokens_per_s': tokens / seconds,
+        'lowest': tokens / max(r['seconds'] for r in found),
+        'highest': tokens / min(r['seconds'] for r in found),
+        'memory': max(r['memory'] for r in found),
+        'others': max(r['others'] for r in found),
+        'repetitions': found,
+    }
 
 
 def ratio(result, name):
     "To Marian; none if Marian was left out."
     rows = result['rows']
-    return f"{rows[name]['tokens_per_s']/rows['Marian']['tokens_per_s']:.2f}" if name in rows and 'Marian' in rows else ''
+    return (
+        f"{rows[name]['tokens_per_s'] / rows['Marian']['tokens_per_s']:.2f}"
+        if name in rows and 'Marian' in rows
+        else ''
+    )
 
 
-def title(result): return f"{result['search'].replace('beam', f'beam {BEAM}')}, {result['batch'].replace('all', 'all 200 in batches of 32')}"
+def title(result):
+    return f"{result['search'].replace('beam', f'beam {BEAM}')}, {result['batch'].replace('all', 'all 200 in batches of 32')}"
 
 
 def report(result):
-    print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}; batch: {title(result)}; {result['sentences']} sentences, "
-          f"{result['tokens']:,} tokens a repetition; {result['hardware']}, torch {result['versions']['torch']}\n")
-    print('| | sentences/s | tokens/s | lowest to highest | it ÷ Marian | peak memory, MiB | others, cores |', '|---|---|---|---|---|---|---|', sep='\n')
+    print(
+        f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}; batch: {title(result)}; {result['sentences']} sentences, "
+        f"{result['tokens']:,} tokens a repetition; {result['hardware']}, torch {result['versions']['torch']}\n"
+    )
+    print(
+        '| | sentences/s | tokens/s | lowest to highest | it ÷ Marian | peak memory, MiB | others, cores |',
+        '|---|---|---|---|---|---|---|',
+        sep='\n',
+    )
     for name, row in result['rows'].items():
-        print(f"| {name} | {row['sentences_per_s']:,.1f} | {row['tokens_per_s']:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} "
-              f"| {ratio(result, name)} | {row['memory']/2**20:,.0f} | {row['others']:.2f} |", flush=True)
+        print(
+            f"| {name} | {row['sentences_per_s']:,.1f} | {row['tokens_per_s']:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} "
+            f"| {ratio(result, name)} | {row['memory'] / 2**20:,.0f} | {row['others']:.2f} |",
+            flush=True,
+        )
 
 
 def overview(results):
     "All ratios in one table."
-    print('\nSpeed ÷ Marian:\n', '| | ' + ' | '.join(map(title, results)) + ' |', '|---'*(len(results) + 1) + '|', sep='\n')
+    print(
+        '\nSpeed ÷ Marian:\n',
+        '| | ' + ' | '.join(map(title, results)) + ' |',
+        '|---' * (len(results) + 1) + '|',
+        sep='\n',
+    )
     for name in dict.fromkeys(name for result in results for name in result['rows']):
         print(f'| {name} | ' + ' | '.join(ratio(result, name) for result in results) + ' |')
 
@@ -270,7 +327,13 @@ def arguments():
     option('--preset', choices=('small', 'base', 'big'), default='small', help='size of the model (small)')
     option('--vocab', type=int, default=10_000, help='size of the shared vocabulary (10000)')
     option('--search', nargs='+', choices=SEARCHES, default=SEARCHES, help=f'greedy, beam: of {BEAM} (both)')
-    option('--batch', nargs='+', choices=BATCHES, default=BATCHES, help='1, 32, all: 200 sentences in batches of 32 (all three)')
+    option(
+        '--batch',
+        nargs='+',
+        choices=BATCHES,
+        default=BATCHES,
+        help='1, 32, all: 200 sentences in batches of 32 (all three)',
+    )
     option('--device', default='auto', help='cpu, cuda, … (auto: a GPU where there is one)')
     option('--dtype', choices=('float32', 'bfloat16'), help='of ours and Marian (bfloat16 on a GPU, else float32)')
     option('--repetitions', type=int, default=5, help='timed repetitions of each (5)')
@@ -294,7 +357,12 @@ def cell(task, folder, only, repetitions):
     wanted = [name for name in names(task['batch'], task['device'], task['streams']) if name.startswith(only)]
     sentences, tokens = sum(map(len, batches)), sum(len(batch)*tokens_asked(batch) for batch in batches)
     found = interleaved(wanted, {**task, 'folder': folder}, repetitions)
-    result = {**task, 'sentences': sentences, 'tokens': tokens, 'rows': {name: row(found[name], sentences, tokens) for name in found}}
+    result = {
+        **task,
+        'sentences': sentences,
+        'tokens': tokens,
+        'rows': {name: row(found[name], sentences, tokens) for name in found},
+    }
     report(result)
     return result
 
@@ -304,7 +372,11 @@ def main():
     from transformer_nb.core import default_device
     from transformer_nb.transformer import preset
     args = arguments()
-    device, threads, cfg = default_device(args.device), torch.get_num_threads(), asdict(preset(args.preset, vocab_size=args.vocab))
+    device, threads, cfg = (
+        default_device(args.device),
+        torch.get_num_threads(),
+        asdict(preset(args.preset, vocab_size=args.vocab)),
+    )
     only = '' if args.only is None else ('ours', *filter(None, args.only.split(',')))
     os.environ |= {'OMP_NUM_THREADS': str(threads), 'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_VERBOSITY': 'error'}
     task = {'preset': args.preset, 'vocab': args.vocab, 'cfg': cfg, 'device': str(device), 'threads': threads,

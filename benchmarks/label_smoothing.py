@@ -30,7 +30,16 @@ from transformer_nb.transformer import Transformer, preset
 from transformer_nb.translation import Translator
 
 OUT = Path(__file__).parent/'results'/'label_smoothing.json'
-RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'batch_tokens': 1536, 'warmup': 200, 'lr_factor': .8, 'corpus_size': 40_000}
+RECIPE = {
+    'preset': 'tiny',
+    'norm': 'pre',
+    'dropout': 0.0,
+    'vocab_size': 2000,
+    'batch_tokens': 1536,
+    'warmup': 200,
+    'lr_factor': 0.8,
+    'corpus_size': 40_000,
+}
 
 
 def stream(batches):
@@ -73,7 +82,15 @@ def one_run(corpus, tokenizer, smoothing, seed, steps, device):
     print(f'smoothing {smoothing}, seed {seed}', flush=True)
     start, cpu = time.perf_counter(), time.process_time()
     seed_everything(seed)
-    model = Transformer(preset(RECIPE['preset'], vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'], dropout=RECIPE['dropout'], label_smoothing=smoothing)).to(device)
+    model = Transformer(
+        preset(
+            RECIPE['preset'],
+            vocab_size=tokenizer.vocab_size,
+            norm=RECIPE['norm'],
+            dropout=RECIPE['dropout'],
+            label_smoothing=smoothing,
+        )
+    ).to(device)
     encode = lambda name: encode_pairs(tokenizer, corpus[name], model.cfg.max_len)
     train(model.train(), encode('train'), steps, seed)
     found = validate(model.eval(), encode('val'))
@@ -81,7 +98,10 @@ def one_run(corpus, tokenizer, smoothing, seed, steps, device):
         src, ref = zip(*corpus[name].pairs)
         bleu = score(Translator(model, tokenizer).translate(list(src)), list(ref))['BLEU']
         found |= {f'bleu_{name}': bleu['score'], 'signature': bleu['signature']}
-    found |= {'minutes': round((time.perf_counter() - start)/60, 2), 'cpu_minutes': round((time.process_time() - cpu)/60, 2)}
+    found |= {
+        'minutes': round((time.perf_counter() - start) / 60, 2),
+        'cpu_minutes': round((time.process_time() - cpu) / 60, 2),
+    }
     print(f'  {found}', flush=True)
     return {'smoothing': smoothing, 'seed': seed} | found
 
@@ -91,7 +111,10 @@ def means(runs):
     keys = [k for k, v in runs[0].items() if isinstance(v, float) and k not in ('smoothing', 'minutes', 'cpu_minutes')]
     rows = {}
     for run in runs: rows.setdefault(run['smoothing'], []).append(run)
-    return [{'smoothing': s, 'seeds': len(group)} | {k: statistics.mean(r[k] for r in group) for k in keys} for s, group in rows.items()]
+    return [
+        {'smoothing': s, 'seeds': len(group)} | {k: statistics.mean(r[k] for r in group) for k in keys}
+        for s, group in rows.items()
+    ]
 
 
 def main():
@@ -105,8 +128,14 @@ def main():
     device = default_device(args.device)
     corpus = load_corpus('builtin', n_train=RECIPE['corpus_size'])
     tokenizer = train_tokenizer((side for pair in corpus['train'].pairs for side in pair), RECIPE['vocab_size'])
-    about = {'recipe': RECIPE, 'steps': args.steps, 'seeds': list(range(args.seeds)), 'command': 'python benchmarks/label_smoothing.py',
-        'machine': f'{device}, {torch.get_num_threads()} threads, {platform.machine()}', 'torch': torch.__version__}
+    about = {
+        'recipe': RECIPE,
+        'steps': args.steps,
+        'seeds': list(range(args.seeds)),
+        'command': 'python benchmarks/label_smoothing.py',
+        'machine': f'{device}, {torch.get_num_threads()} threads, {platform.machine()}',
+        'torch': torch.__version__,
+    }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     runs = []
     for seed in range(args.seeds):
@@ -115,7 +144,8 @@ def main():
             result = about | {'signature': runs[0]['signature'], 'minutes': round(sum(r['minutes'] for r in runs), 1),
                 'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1), 'means': means(runs), 'runs': runs}
             args.out.write_text(json.dumps(result, indent=1) + '\n')
-    for row in means(runs): print('  '.join(f'{k} {v:.3f}' if isinstance(v, float) else f'{k} {v}' for k, v in row.items()))
+    for row in means(runs):
+        print('  '.join(f'{k} {v:.3f}' if isinstance(v, float) else f'{k} {v}' for k, v in row.items()))
 
 
 if __name__ == '__main__': main()

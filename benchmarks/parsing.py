@@ -30,16 +30,36 @@ from common import keep as keep_result, machine
 
 from transformer_nb.core import default_device
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.parsing import Parser, Tree, choose, f1, leaves, linearise, plain, read_trees, silver, spell, train_parser, words_of
+from transformer_nb.parsing import (
+    Parser,
+    Tree,
+    choose,
+    f1,
+    leaves,
+    linearise,
+    plain,
+    read_trees,
+    silver,
+    spell,
+    train_parser,
+    words_of,
+)
 
 OUT = Path(__file__).parent/'results'/'parsing.json'
 SETTINGS = {  # steps and sizes of each part
-    'grammar': dict(steps=3200, d_model=128, d_ff=256, dropout=0., batch_tokens=1024, warmup=300, lr_factor=.6),
-    'grammar-semi': dict(steps=400, d_model=64, d_ff=128, dropout=.1, batch_tokens=1024),
-    'treebank': dict(steps=3000, d_model=128, d_ff=256, dropout=.1, batch_tokens=1024, warmup=300, lr_factor=.6, least=5),
-    'treebank-semi': dict(steps=3000, d_model=128, d_ff=256, dropout=.1, batch_tokens=1024, warmup=300, lr_factor=.6, least=5)}
+    'grammar': dict(steps=3200, d_model=128, d_ff=256, dropout=0.0, batch_tokens=1024, warmup=300, lr_factor=0.6),
+    'grammar-semi': dict(steps=400, d_model=64, d_ff=128, dropout=0.1, batch_tokens=1024),
+    'treebank': dict(
+        steps=3000, d_model=128, d_ff=256, dropout=0.1, batch_tokens=1024, warmup=300, lr_factor=0.6, least=5
+    ),
+    'treebank-semi': dict(
+        steps=3000, d_model=128, d_ff=256, dropout=0.1, batch_tokens=1024, warmup=300, lr_factor=0.6, least=5
+    ),
+}
 
-TUNABLE = dict(steps=int, d_model=int, d_ff=int, h=int, dropout=float, batch_tokens=int, warmup=int, lr_factor=float, least=int)
+TUNABLE = dict(
+    steps=int, d_model=int, d_ff=int, h=int, dropout=float, batch_tokens=int, warmup=int, lr_factor=float, least=int
+)
 
 
 # Trees
@@ -51,9 +71,16 @@ def grammar_trees(**sizes):
 
 def mrg_files(path):
     "Name and text of every file of a treebank, in order."
-    if path.is_dir(): return [(f.name, f.read_text(encoding='latin-1')) for f in sorted(path.rglob('wsj_*.mrg'), key=lambda f: f.name)]
+    if path.is_dir():
+        return [
+            (f.name, f.read_text(encoding='latin-1')) for f in sorted(path.rglob('wsj_*.mrg'), key=lambda f: f.name)
+        ]
     with zipfile.ZipFile(path) as z:
-        return [(Path(name).name, z.read(name).decode('latin-1')) for name in sorted(z.namelist()) if re.search(r'wsj_\d+\.mrg$', name)]
+        return [
+            (Path(name).name, z.read(name).decode('latin-1'))
+            for name in sorted(z.namelist())
+            if re.search(r'wsj_\d+\.mrg$', name)
+        ]
 
 
 def split_of(name, whole):
@@ -66,7 +93,8 @@ def split_of(name, whole):
 def treebank(path):
     "Plain trees by split."
     files, splits = mrg_files(path), {'train': [], 'dev': [], 'test': []}
-    if not files: sys.exit(f'{path}: holds no files wsj_*.mrg; give the treebank.zip of NLTK, or the folder of the Penn Treebank')
+    if not files:
+        sys.exit(f'{path}: holds no files wsj_*.mrg; give the treebank.zip of NLTK, or the folder of the Penn Treebank')
     whole = any(int(re.search(r'\d+', name)[0]) >= 200 for name, _ in files)
     for name, text in files:
         if split := split_of(name, whole): splits[split] += filter(None, map(plain, read_trees(text, name)))
@@ -87,7 +115,9 @@ def news(files, seen, most=25):
     "Sentences of at most `most` words that are not in the treebank."
     for file in files:
         with (gzip.open if file.suffix == '.gz' else open)(file, 'rt', encoding='utf-8', newline='\n') as lines:
-            sentences = [' '.join(words) for words in map(ptb_words, lines) if 3 < len(words) <= most and words[-1] in '.?!']
+            sentences = [
+                ' '.join(words) for words in map(ptb_words, lines) if 3 < len(words) <= most and words[-1] in '.?!'
+            ]
         yield from (s for s in sentences if s not in seen)
 
 
@@ -131,14 +161,22 @@ def train(part, trees, args, name=None, scale=1.):
     if out.exists(): raise SystemExit(f'{out}: is there already; remove it, or choose another --runs')
     start = time.process_time()
     parser = train_parser(trees, out, seed=args.seed, device=args.device, **settings)
-    print(f"  {len(trees):,} trees, {settings['steps']:,} steps: {(time.process_time() - start)/60:.1f} CPU minutes", flush=True)
+    print(
+        f"  {len(trees):,} trees, {settings['steps']:,} steps: {(time.process_time() - start) / 60:.1f} CPU minutes",
+        flush=True,
+    )
     return parser, settings
 
 
 def given(args): return {name: getattr(args, name) for name in TUNABLE if getattr(args, name) is not None}
 
 
-def about(parser, settings): return {'settings': settings, 'parameters': sum(p.numel() for p in parser.model.parameters()), 'vocabulary': parser.tokenizer.vocab_size}
+def about(parser, settings):
+    return {
+        'settings': settings,
+        'parameters': sum(p.numel() for p in parser.model.parameters()),
+        'vocabulary': parser.tokenizer.vocab_size,
+    }
 
 
 # The parts
@@ -158,7 +196,11 @@ def grammar_semi(args, keep):
     added = silver(parser, sentences_of(trees['train'][n:]))
     both, settings = train('grammar-semi', trees['train'][:n] + added, args, scale=2.)
     longer, _ = train('grammar-semi', trees['train'][:n], args, 'grammar-few-longer', scale=2.)
-    scores = {'gold': evaluate(longer, trees['test']), 'gold, half the steps': evaluate(parser, trees['test']), 'gold+silver': evaluate(both, trees['test'])}
+    scores = {
+        'gold': evaluate(longer, trees['test']),
+        'gold, half the steps': evaluate(parser, trees['test']),
+        'gold+silver': evaluate(both, trees['test']),
+    }
     keep(about(both, settings) | {'gold_trees': n, 'silver_trees': len(added), 'scores': scores,
         'silver_f1': f1([truth[s] for s in sentences_of(added)], added)['f1']})
 
@@ -166,7 +208,9 @@ def grammar_semi(args, keep):
 def lengths(trees):
     "What the limits of input + 50 and + 300 would cut, in percent of the trees."
     more = [len(linearise(t).split()) - len(leaves(t)) for t in trees]
-    return {f'over_{extra}': round(100*sum(m > extra for m in more)/len(more), 2) for extra in (50, 300)} | {'longest_extra': max(more)}
+    return {f'over_{extra}': round(100 * sum(m > extra for m in more) / len(more), 2) for extra in (50, 300)} | {
+        'longest_extra': max(more)
+    }
 
 
 def unknown(tokenizer, trees):
@@ -188,18 +232,33 @@ def curve(args, keep):
         print(f"  {run['scores']}", flush=True)
         others = [r for r in results(args).get('treebank', {}).get('runs', []) if r['trees'] != len(some)]
         runs = sorted([*others, run], key=lambda r: r['trees'])
-        keep({'runs': runs, 'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1), 'baseline': f1(trees['test'], list(map(right_branching, trees['test']))), 'lengths': lengths(trees['train'])})
+        keep(
+            {
+                'runs': runs,
+                'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1),
+                'baseline': f1(trees['test'], list(map(right_branching, trees['test']))),
+                'lengths': lengths(trees['train']),
+            }
+        )
 
 
 def treebank_semi(args, keep):
     trees = treebank(args.treebank)
-    if not (args.runs/'parsing-treebank').is_dir(): sys.exit('treebank-semi needs the parser of the part treebank: run --only treebank first')
+    if not (args.runs / 'parsing-treebank').is_dir():
+        sys.exit('treebank-semi needs the parser of the part treebank: run --only treebank first')
     parser = Parser.from_pretrained(args.runs/'parsing-treebank', args.device)
     unlabelled = list(news(args.news, set(sentences_of(trees['dev'] + trees['test']))))[:args.n_news]
     added = silver(parser, unlabelled)
     both, settings = train('treebank-semi', trees['train'] + added, args)
-    keep(about(both, settings) | {'gold_trees': len(trees['train']), 'unlabelled': len(unlabelled), 'silver_trees': len(added),
-        'scores': {'gold': evaluate_weak(parser, trees['test']), 'gold+silver': evaluate_weak(both, trees['test'])}})
+    keep(
+        about(both, settings)
+        | {
+            'gold_trees': len(trees['train']),
+            'unlabelled': len(unlabelled),
+            'silver_trees': len(added),
+            'scores': {'gold': evaluate_weak(parser, trees['test']), 'gold+silver': evaluate_weak(both, trees['test'])},
+        }
+    )
 
 
 PARTS = {'grammar': grammar, 'grammar-semi': grammar_semi, 'treebank': curve, 'treebank-semi': treebank_semi}
@@ -210,18 +269,27 @@ def wanted(args):
     possible = {'treebank': args.treebank, 'treebank-semi': args.treebank and args.news}
     if args.only:
         for part in args.only:
-            if not possible.get(part, True): sys.exit(f"{part} needs --treebank{' and --news' if part == 'treebank-semi' else ''}")
+            if not possible.get(part, True):
+                sys.exit(f"{part} needs --treebank{' and --news' if part == 'treebank-semi' else ''}")
     return [part for part in PARTS if (part in args.only if args.only else possible.get(part, True))]
 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--only', nargs='+', choices=PARTS, help='parts to run (default: all that the given data allow)')
+    parser.add_argument(
+        '--only', nargs='+', choices=PARTS, help='parts to run (default: all that the given data allow)'
+    )
     parser.add_argument('--treebank', type=Path, help="NLTK's treebank.zip, or a folder with .mrg files")
     parser.add_argument('--news', type=Path, nargs='+', default=[], help='files of unlabelled sentences')
     parser.add_argument('--n-news', type=int, default=2500, help='unlabelled sentences to parse')
     parser.add_argument('--n-trees', type=int, default=40_000, help='trees of the part grammar')
-    parser.add_argument('--shares', type=float, nargs='+', default=[.25, .5, 1.], help='of the training trees, for the learning curve')
+    parser.add_argument(
+        '--shares',
+        type=float,
+        nargs='+',
+        default=[0.25, 0.5, 1.0],
+        help='of the training trees, for the learning curve',
+    )
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--device', default='auto')
     parser.add_argument('--runs', type=Path, default=Path('runs'))
@@ -248,10 +316,20 @@ def keeper(part, args):
     start, cpu = time.perf_counter(), time.process_time()
 
     def keep(found):
-        found = {'part': part, 'command': command(part, args), 'seed': args.seed, 'machine': machine(default_device(args.device)), 'torch': torch.__version__,
-            'minutes': round((time.perf_counter() - start)/60, 1), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)} | found
+        found = {
+            'part': part,
+            'command': command(part, args),
+            'seed': args.seed,
+            'machine': machine(default_device(args.device)),
+            'torch': torch.__version__,
+            'minutes': round((time.perf_counter() - start) / 60, 1),
+            'cpu_minutes': round((time.process_time() - cpu) / 60, 1),
+        } | found
         keep_result(found, args.out, ('part',))
-        print(json.dumps({k: found[k] for k in ('scores', 'beams', 'cpu_minutes', 'minutes') if k in found}), flush=True)
+        print(
+            json.dumps({k: found[k] for k in ('scores', 'beams', 'cpu_minutes', 'minutes') if k in found}), flush=True
+        )
+
     return keep
 
 

@@ -11,8 +11,25 @@ import pytest
 import torch
 
 from transformer_nb.english_german.agreement import lexicon
-from transformer_nb.attention_maps import (KINDS, Viewer, _asset, align, attention_viewer, averaged_heads, compact, dependency, expand,
-    forced_attention, labels, per_head, to_words, uniform_heads, without_heads, word_ids, words_right)
+from transformer_nb.attention_maps import (
+    KINDS,
+    Viewer,
+    _asset,
+    align,
+    attention_viewer,
+    averaged_heads,
+    compact,
+    dependency,
+    expand,
+    forced_attention,
+    labels,
+    per_head,
+    to_words,
+    uniform_heads,
+    without_heads,
+    word_ids,
+    words_right,
+)
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.core import InputError
 from transformer_nb.translation import Translator
@@ -30,7 +47,9 @@ def some_maps(n, m, N=2, h=3, seed=0):
     g = torch.Generator().manual_seed(seed)
     shapes = {'encoder': (n, n), 'decoder': (m, m), 'cross': (m, n)}
     words = lambda k: [*(f'▁w{i}' for i in range(k - 1)), '</s>']
-    return {'source': words(n), 'target': words(m)} | {kind: torch.rand(N, h, *s, generator=g).softmax(-1) for kind, s in shapes.items()}
+    return {'source': words(n), 'target': words(m)} | {
+        kind: torch.rand(N, h, *s, generator=g).softmax(-1) for kind, s in shapes.items()
+    }
 
 
 # The viewer
@@ -40,8 +59,20 @@ def data_of(page): return [json.loads(html.unescape(text)) for text in re.findal
 
 def dom(path, tmp_path):
     "The page after its scripts have run."
-    done = subprocess.run([CHROMIUM, '--headless', '--no-sandbox', '--disable-gpu', f'--user-data-dir={tmp_path}/profile', '--dump-dom', path.as_uri()],
-        capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            '--headless',
+            '--no-sandbox',
+            '--disable-gpu',
+            f'--user-data-dir={tmp_path}/profile',
+            '--dump-dom',
+            path.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     return done.stdout
 
 
@@ -112,7 +143,10 @@ def test_compact_is_json_and_expands():
 
 # Maps of words
 
-@pytest.mark.parametrize('source, target', [('a dog runs .', 'ein Hund läuft .'), ('x', 'y z'), ('12,5 %   of   it', 'Ärger'), ('犬が走る。', 'ein Hund')])
+@pytest.mark.parametrize(
+    'source, target',
+    [('a dog runs .', 'ein Hund läuft .'), ('x', 'y z'), ('12,5 %   of   it', 'Ärger'), ('犬が走る。', 'ein Hund')],
+)
 def test_maps_of_words_are_distributions(translator, source, target):
     maps = forced_attention(translator, source, target)
     words = to_words(maps)
@@ -121,7 +155,12 @@ def test_maps_of_words_are_distributions(translator, source, target):
         assert words[kind].shape[2:] == tuple(map(len, labels(words, kind)))
         assert torch.allclose(words[kind].sum(-1), torch.ones(()), atol=1e-5)
     for fed in (False, True):
-        assert all(0 <= i < len(source.split()) and 0 <= j < len(target.split()) for layer in align(maps, fed) for head in layer for i, j in head)
+        assert all(
+            0 <= i < len(source.split()) and 0 <= j < len(target.split())
+            for layer in align(maps, fed)
+            for head in layer
+            for i, j in head
+        )
 
 
 def test_words_right_has_one_answer_a_word(translator):
@@ -167,7 +206,9 @@ def test_places_lie_inside_the_sentence(construction):
         found += 1
         n, m = len(e.en.split()), len(e.de.split())
         sizes = {'encoder': (n, n), 'decoder': (m, m + 1), 'cross': (m, n)}
-        assert all(place is None or all(0 <= p < s for p, s in zip(place, sizes[kind])) for kind, place in d.places.items())
+        assert all(
+            place is None or all(0 <= p < s for p, s in zip(place, sizes[kind])) for kind, place in d.places.items()
+        )
         assert d.places['decoder'][1] <= d.word and d.distance > 0
     assert found > 20
 
@@ -186,7 +227,8 @@ def test_edits_are_undone_even_after_an_error(translator, edit):
 
 
 def test_a_uniform_decoder_head_still_sees_no_future(translator):
-    with uniform_heads(translator.model, [('decoder', 0, 0)]): maps = forced_attention(translator, 'a dog', 'ein Hund läuft')
+    with uniform_heads(translator.model, [('decoder', 0, 0)]):
+        maps = forced_attention(translator, 'a dog', 'ein Hund läuft')
     m = maps['decoder'].shape[-1]
     expected = torch.ones(m, m).tril()
     assert torch.allclose(maps['decoder'][0, 0], expected/expected.sum(-1, keepdim=True), atol=1e-6)
@@ -194,9 +236,11 @@ def test_a_uniform_decoder_head_still_sees_no_future(translator):
 
 def test_averaged_heads_share_one_map_and_come_back(translator):
     plain = forced_attention(translator, 'a dog runs .', 'ein Hund läuft .')
-    with averaged_heads(translator.model, ['encoder']): shared = forced_attention(translator, 'a dog runs .', 'ein Hund läuft .')
+    with averaged_heads(translator.model, ['encoder']):
+        shared = forced_attention(translator, 'a dog runs .', 'ein Hund läuft .')
     assert torch.allclose(shared['encoder'], shared['encoder'][:, :1].expand_as(shared['encoder']))
-    assert torch.allclose(shared['encoder'][0, 0], plain['encoder'][0].mean(0), atol=1e-6)   # below the first layer nothing has changed yet
+    # below the first layer nothing has changed yet
+    assert torch.allclose(shared['encoder'][0, 0], plain['encoder'][0].mean(0), atol=1e-6)
     again = forced_attention(translator, 'a dog runs .', 'ein Hund läuft .')
     for kind in KINDS: assert torch.equal(again[kind], plain[kind])
 

@@ -39,10 +39,18 @@ def pairs_of(batch): return [i - 4 for i in batch.src[:, 0].tolist()]
 
 
 def same(a, b):
-    return a.n_tokens == b.n_tokens and all(torch.equal(getattr(a, name), getattr(b, name)) for name in ('src', 'tgt_in', 'tgt_out'))
+    return a.n_tokens == b.n_tokens and all(
+        torch.equal(getattr(a, name), getattr(b, name)) for name in ('src', 'tgt_in', 'tgt_out')
+    )
 
 
-def same_step(a, b): return a.places == b.places and a.n_tokens == b.n_tokens and len(a.batches) == len(b.batches) and all(map(same, a.batches, b.batches))
+def same_step(a, b):
+    return (
+        a.places == b.places
+        and a.n_tokens == b.n_tokens
+        and len(a.batches) == len(b.batches)
+        and all(map(same, a.batches, b.batches))
+    )
 
 
 # --- Tables
@@ -52,7 +60,11 @@ def same_step(a, b): return a.places == b.places and a.n_tokens == b.n_tokens an
 def test_tables_hold_the_ids_and_nothing_else(pairs, arrays):
     raw = [(np.array(s, np.int32), np.array(t, np.int32)) for s, t in pairs] if arrays else pairs
     batch = make_batch(raw)
-    for table, rows in ((batch.src, [s + [EOS] for s, t in pairs]), (batch.tgt_in, [[BOS] + t for s, t in pairs]), (batch.tgt_out, [t + [EOS] for s, t in pairs])):
+    for table, rows in (
+        (batch.src, [s + [EOS] for s, t in pairs]),
+        (batch.tgt_in, [[BOS] + t for s, t in pairs]),
+        (batch.tgt_out, [t + [EOS] for s, t in pairs]),
+    ):
         longest = max(map(len, rows))
         assert table.dtype == torch.int64
         assert table.tolist() == [row + [PAD]*(longest - len(row)) for row in rows]
@@ -125,7 +137,11 @@ def test_ranks_share_the_step_of_one_process(pairs, budget, seed, layout, start)
         places = [place for part in parts for place in part.places]
         assert sorted(places) == list(range(per_step)) == step.places                      # no overlap, nothing missing
         assert all(place % world == rank for rank, part in enumerate(parts) for place in part.places)
-        assert all(same(batch, step.batches[place]) for part in parts for place, batch in zip(part.places, part.batches, strict=True))
+        assert all(
+            same(batch, step.batches[place])
+            for part in parts
+            for place, batch in zip(part.places, part.batches, strict=True)
+        )
         assert {part.n_tokens for part in parts} == {step.n_tokens}
         assert step.n_tokens == sum(batch.n_tokens for part in parts for batch in part.batches)
 
@@ -140,15 +156,24 @@ def test_resume_at_any_step_with_any_world(pairs, budget, seed, layout, stop, ta
     for parts in zip(*ranks):
         dealt = {place: batch for part in parts for place, batch in zip(part.places, part.batches)}
         before += [dealt[place] for place in range(per_step)]
-    after = [batch for step in islice(Batches(pairs, budget, seed, per_step).stream(stop + taken), 2) for batch in step.batches]
-    plain = [batch for step in islice(Batches(pairs, budget, seed, per_step).stream(), stop + taken + 2) for batch in step.batches]
+    after = [
+        batch
+        for step in islice(Batches(pairs, budget, seed, per_step).stream(stop + taken), 2)
+        for batch in step.batches
+    ]
+    plain = [
+        batch
+        for step in islice(Batches(pairs, budget, seed, per_step).stream(), stop + taken + 2)
+        for batch in step.batches
+    ]
     assert len(before + after) == len(plain[stop*per_step:])
     assert all(map(same, before + after, plain[stop*per_step:]))
 
 
 def test_impossible_layouts_are_refused():
     pairs = [([5], [6])]
-    with pytest.raises(InputError, match='2 micro-batches a step are too few for 3 processes: take at least 3'): Batches(pairs, per_step=2, world=3)
+    with pytest.raises(InputError, match='2 micro-batches a step are too few for 3 processes: take at least 3'):
+        Batches(pairs, per_step=2, world=3)
     for rank in (-1, 2):
         with pytest.raises(ValueError, match='ranks go from 0 to 1'): Batches(pairs, per_step=2, rank=rank, world=2)
     with pytest.raises(ValueError, match='at least one'): Batches([])

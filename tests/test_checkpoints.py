@@ -22,7 +22,9 @@ from transformer_nb.transformer import Transformer, TransformerConfig
 
 def make(seed=0, **changes):
     torch.manual_seed(seed)
-    return Transformer(TransformerConfig(**dict(vocab_size=61, N=1, d_model=16, d_ff=32, h=2, max_len=64) | changes)).eval()
+    return Transformer(
+        TransformerConfig(**dict(vocab_size=61, N=1, d_model=16, d_ff=32, h=2, max_len=64) | changes)
+    ).eval()
 
 
 def one_step(model, optimizer):
@@ -141,7 +143,11 @@ def test_a_damaged_file_is_refused_and_passed_over(ckpt, tmp_path, name, fault):
         with pytest.raises(InputError) as e: read(run/'step-0000200')
         assert name in str(e.value) and str(run/'step-0000200') in str(e.value) and '\n' not in str(e.value)
         if fault in ('empty', 'cut', 'last byte missing'): assert 'cut off' in str(e.value)
-    for call, path in ((checkpoints.newest, lambda p: p), (checkpoints.find, lambda p: p), (checkpoints.load, lambda c: c.path)):
+    for call, path in (
+        (checkpoints.newest, lambda p: p),
+        (checkpoints.find, lambda p: p),
+        (checkpoints.load, lambda c: c.path),
+    ):
         with pytest.warns(UserWarning) as seen: found = call(run)
         assert path(found) == run/'step-0000100'
         assert len(seen) == 1 and 'step-0000200' in str(seen[0].message) and name in str(seen[0].message)
@@ -166,14 +172,17 @@ def test_no_valid_checkpoint_is_left(ckpt, tmp_path):
         shutil.copytree(ckpt, tmp_path/'run'/f'step-{step:07}')
         flip(tmp_path/'run'/f'step-{step:07}'/'model.safetensors')
     for call in (checkpoints.newest, checkpoints.find, checkpoints.load):
-        with pytest.raises(InputError, match='no valid checkpoint.*step-0000200/model.safetensors'): call(tmp_path/'run')
+        with pytest.raises(InputError, match='no valid checkpoint.*step-0000200/model.safetensors'):
+            call(tmp_path / 'run')
     with pytest.raises(InputError, match='no such checkpoint directory'): checkpoints.newest(tmp_path/'none')
 
 
 def test_each_file_is_read_once(ckpt, tmp_path, monkeypatch):
     shutil.copytree(ckpt, tmp_path/'run'/'step-0000001')
     opened = []
-    monkeypatch.setattr(checkpoints, 'open', lambda file, mode: (opened.append(file.name), open(file, mode))[1], raising=False)
+    monkeypatch.setattr(
+        checkpoints, 'open', lambda file, mode: (opened.append(file.name), open(file, mode))[1], raising=False
+    )
     for call in (checkpoints.verify, checkpoints.load): call(ckpt)
     checkpoints.load(tmp_path/'run')
     assert sorted(opened) == sorted(3*[name for name in ALL if name != 'manifest.json'])
@@ -197,8 +206,26 @@ def manifest_of(files): return json.dumps({'format': 2, 'files': files})
 ENTRY = {'bytes': 1, 'sha256': 'x'}
 
 
-@pytest.mark.parametrize('text', ['[]', '{', '{"format": 2}', *map(manifest_of, [3, {}, [], {'config.json': ENTRY}, {'config.json': ENTRY, 'model.safetensors': 3},
-    {'config.json': ENTRY, 'model.safetensors': {'bytes': 'x', 'sha256': 'x'}}, {'config.json': ENTRY, 'model.safetensors': ENTRY, '../../etc/passwd': ENTRY}])])
+@pytest.mark.parametrize(
+    'text',
+    [
+        '[]',
+        '{',
+        '{"format": 2}',
+        *map(
+            manifest_of,
+            [
+                3,
+                {},
+                [],
+                {'config.json': ENTRY},
+                {'config.json': ENTRY, 'model.safetensors': 3},
+                {'config.json': ENTRY, 'model.safetensors': {'bytes': 'x', 'sha256': 'x'}},
+                {'config.json': ENTRY, 'model.safetensors': ENTRY, '../../etc/passwd': ENTRY},
+            ],
+        ),
+    ],
+)
 def test_json_that_is_no_manifest(ckpt, text):
     (ckpt/'manifest.json').write_text(text)
     assert 'manifest.json: broken' in refusal(ckpt)
@@ -220,8 +247,22 @@ def test_other_formats_are_refused_with_the_remedy(ckpt, tmp_path, monkeypatch):
     checkpoints.verify(old)
 
 
-@pytest.mark.parametrize('change', [dict(d_model=32), dict(N=2), dict(N=-1), dict(vocab_size=60), dict(h=3), dict(h=0), dict(N='six'),
-                                    dict(vocab_size=10**15), dict(norm='both'), dict(colour='blue'), dict(positions='learned')])
+@pytest.mark.parametrize(
+    'change',
+    [
+        dict(d_model=32),
+        dict(N=2),
+        dict(N=-1),
+        dict(vocab_size=60),
+        dict(h=3),
+        dict(h=0),
+        dict(N='six'),
+        dict(vocab_size=10**15),
+        dict(norm='both'),
+        dict(colour='blue'),
+        dict(positions='learned'),
+    ],
+)
 def test_config_of_another_shape(ckpt, change):
     cfg = json.loads((ckpt/'config.json').read_text()) | change
     (ckpt/'config.json').write_text(json.dumps(cfg))
@@ -263,8 +304,14 @@ class Breaks:
         raise self.error
 
 
-@pytest.mark.parametrize('error, seen', [(OSError('no space left on device'), InputError), (RuntimeError('bug'), RuntimeError),
-                                         (KeyboardInterrupt(), KeyboardInterrupt)])
+@pytest.mark.parametrize(
+    'error, seen',
+    [
+        (OSError('no space left on device'), InputError),
+        (RuntimeError('bug'), RuntimeError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
 def test_a_failure_in_the_middle_leaves_the_old_one_and_nothing_else(ckpt, tmp_path, error, seen):
     before = files(ckpt)
     with pytest.raises(seen): checkpoints.save(ckpt, make(1), Breaks(error))
@@ -312,7 +359,11 @@ def small_disk(tmp_path):
     "A disk of 1 MiB, where the machine lets us have one."
     disk = tmp_path/'disk'
     disk.mkdir()
-    mounted = shutil.which('mount') and subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', disk], capture_output=True).returncode == 0
+    mounted = (
+        shutil.which('mount')
+        and subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', disk], capture_output=True).returncode
+        == 0
+    )
     if not mounted: pytest.skip('mounting a small disk is not permitted')
     yield disk
     subprocess.run(['umount', disk], check=True)
@@ -337,7 +388,8 @@ def test_a_disk_that_is_full(ckpt, small_disk, free):
 @pytest.mark.parametrize('place', ['ckpt', 'manifest', 'weights'])
 def test_every_way_to_be_full(ckpt, tmp_path, monkeypatch, number, place):
     def full(*args): raise OSError(number, os.strerror(number))
-    if place == 'ckpt': monkeypatch.setattr(checkpoints.os, 'fsync', full)  # network disks and quotas say it as late as this
+    # network disks and quotas say it as late as this
+    if place == 'ckpt': monkeypatch.setattr(checkpoints.os, 'fsync', full)
     elif place == 'manifest': monkeypatch.setattr(checkpoints, '_sign', full)
     else: monkeypatch.setattr(checkpoints, 'save_file', full)
     before = files(ckpt)
@@ -425,7 +477,11 @@ def test_a_checkpoint_with_notes_in_it_is_not_replaced(ckpt):
 def test_through_a_link(ckpt, tmp_path):
     (tmp_path/'link').symlink_to(ckpt)
     checkpoints.save(tmp_path/'link', make(3))
-    assert (tmp_path/'link').is_symlink() and sorted(files(ckpt)) == ['config.json', 'manifest.json', 'model.safetensors']
+    assert (tmp_path / 'link').is_symlink() and sorted(files(ckpt)) == [
+        'config.json',
+        'manifest.json',
+        'model.safetensors',
+    ]
 
 
 # --- runs, optimizer, average -----------------------------------------------------------------------------------------
@@ -443,7 +499,8 @@ def test_find_and_steps(tmp_path):
     assert checkpoints.find(run).name == 'averaged'
     assert checkpoints.newest(run).name == 'step-10000000'
     flip(run/'averaged'/'model.safetensors')
-    with pytest.warns(UserWarning, match='averaged/model.safetensors'): assert checkpoints.find(run).name == 'step-10000000'
+    with pytest.warns(UserWarning, match='averaged/model.safetensors'):
+        assert checkpoints.find(run).name == 'step-10000000'
     assert checkpoints.steps(tmp_path/'none') == []
 
 
@@ -474,7 +531,15 @@ def test_check_fits(ckpt, tokenizer):
     found = checkpoints.load(ckpt)
     cfg = found.model.cfg
     checkpoints.check_fits(found, cfg, tokenizer)
-    for change in (dict(d_ff=64), dict(N=2), dict(dropout=.3), dict(norm='pre'), dict(h=4, d_k=8, d_v=8), dict(positions='learned'), dict(vocab_size=62)):
+    for change in (
+        dict(d_ff=64),
+        dict(N=2),
+        dict(dropout=0.3),
+        dict(norm='pre'),
+        dict(h=4, d_k=8, d_v=8),
+        dict(positions='learned'),
+        dict(vocab_size=62),
+    ):
         name, ours = list(change.items())[0]
         with pytest.raises(InputError) as e: checkpoints.check_fits(found, make(**change).cfg, tokenizer)
         assert f'{name} is {getattr(cfg, name)!r}, not {ours!r}' in str(e.value) and str(ckpt) in str(e.value)
@@ -527,14 +592,20 @@ def test_every_process_helps_to_gather(tmp_path, write):
     optimizer = adam(model)
     one_step(model, optimizer)
     moments = {i: {k: Sharded(v, log) for k, v in s.items()} for i, s in optimizer.state_dict()['state'].items()}
-    sharded = SimpleNamespace(cfg=model.cfg, state_dict=lambda: {k: Sharded(v, log) for k, v in model.state_dict().items()})
-    checkpoints._state, plain = lambda o: {f'{i}.{k}': v for i, s in moments.items() for k, v in s.items()}, checkpoints._state
+    sharded = SimpleNamespace(
+        cfg=model.cfg, state_dict=lambda: {k: Sharded(v, log) for k, v in model.state_dict().items()}
+    )
+    checkpoints._state, plain = (
+        lambda o: {f'{i}.{k}': v for i, s in moments.items() for k, v in s.items()},
+        checkpoints._state,
+    )
     try: checkpoints.save(tmp_path/'c', sharded, optimizer=optimizer, write=write)
     finally: checkpoints._state = plain
     assert len(log) == len(model.state_dict()) + sum(map(len, moments.values()))
     assert (tmp_path/'c').exists() == write
     if write:
-        for k, v in checkpoints.load(tmp_path/'c').model.state_dict().items(): assert torch.equal(v, model.state_dict()[k])
+        for k, v in checkpoints.load(tmp_path / 'c').model.state_dict().items():
+            assert torch.equal(v, model.state_dict()[k])
 
 
 PROCESS = """
@@ -570,14 +641,20 @@ dist.destroy_process_group()
 @pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
 def test_a_model_spread_over_two_processes(tmp_path):
     env = os.environ | {'OMP_NUM_THREADS': '1', 'PYTHONPATH': os.path.dirname(__file__)}
-    running = [subprocess.Popen([sys.executable, '-c', PROCESS, str(rank), str(tmp_path)], env=env, stderr=subprocess.PIPE, text=True) for rank in (0, 1)]
+    running = [
+        subprocess.Popen(
+            [sys.executable, '-c', PROCESS, str(rank), str(tmp_path)], env=env, stderr=subprocess.PIPE, text=True
+        )
+        for rank in (0, 1)
+    ]
     errors = [process.communicate(timeout=300)[1] for process in running]
     assert [process.returncode for process in running] == [0, 0], '\n'.join(errors)
     whole = make()
     optimizer = adam(whole)
     one_step(whole, optimizer)
     back = checkpoints.load(tmp_path/'sharded')
-    for k, v in whole.state_dict().items(): torch.testing.assert_close(back.model.state_dict()[k], v, rtol=1e-4, atol=1e-6)
+    for k, v in whole.state_dict().items():
+        torch.testing.assert_close(back.model.state_dict()[k], v, rtol=1e-4, atol=1e-6)
     resumed = adam(back.model)
     checkpoints.load_optimizer(tmp_path/'sharded', resumed)
     for i, s in optimizer.state_dict()['state'].items():
@@ -605,16 +682,19 @@ def test_average_reads_every_checkpoint_once(tmp_path, monkeypatch):
     assert sorted(read) == ['step-0000000', 'step-0000001', 'step-0000002']
     for k, v in load(tmp_path/'averaged').model.state_dict().items(): assert torch.equal(v, mean.model.state_dict()[k])
     flip(tmp_path/'step-0000001'/'model.safetensors')
-    with pytest.raises(InputError, match='step-0000001/model.safetensors'): checkpoints.average(checkpoints.steps(tmp_path), tmp_path/'averaged')
+    with pytest.raises(InputError, match='step-0000001/model.safetensors'):
+        checkpoints.average(checkpoints.steps(tmp_path), tmp_path / 'averaged')
 
 
 def test_average_of_different_models_is_refused(tmp_path, tokenizer):
     checkpoints.save(tmp_path/'a', make(), tokenizer)
     checkpoints.save(tmp_path/'b', make(d_ff=64), tokenizer)
-    checkpoints.save(tmp_path/'c', make(), train_tokenizer(["a fog runs .", "ein Hund läuft ."]))  # as many pieces, but others
+    # as many pieces, but others
+    checkpoints.save(tmp_path/'c', make(), train_tokenizer(["a fog runs .", "ein Hund läuft ."]))
     checkpoints.save(tmp_path/'d', make(h=4), tokenizer)  # equal shapes, other heads
     for other in 'bcd':
-        with pytest.raises(InputError, match='of another (model|vocabulary)'): checkpoints.average([tmp_path/other, tmp_path/'a'], tmp_path/'out')
+        with pytest.raises(InputError, match='of another (model|vocabulary)'):
+            checkpoints.average([tmp_path / other, tmp_path / 'a'], tmp_path / 'out')
     with pytest.raises(InputError, match='nothing to average'): checkpoints.average([], tmp_path/'out')
     with pytest.raises(InputError): checkpoints.average([tmp_path/'a', tmp_path/'none'], tmp_path/'out')
     assert not (tmp_path/'out').exists()

@@ -1,4 +1,5 @@
 "nbs/claims.ipynb: links lead somewhere, numbers are those of the files and of the paper, and an outcome against the paper is shown."
+
 import json
 import re
 import shutil
@@ -17,14 +18,44 @@ CLAIMS = {claim['id']: claim for part in DATA['claims'].values() for claim in pa
 KINDS = ('exact', 'small', 'none')
 
 # The paper's figures once more, typed from the paper and not copied from claims.json.
-FIGURES = {'bleu-de': (28.4, 27.3), 'bleu-fr': (41.8, 38.1), 'margin-de': (2.0, 28.4), 'twelve-hours': (8, 12), 'layers': (6, 512), 'heads-cost': (8, 64),
-    'ffn': (512, 2048), 'wavelengths': (2, 10_000), 'wmt': (4.5, 36, 37_000, 32_000), 'batches': (25_000,), 'p100': (8, .4, 1.), 'hours': (100_000, 12, 300_000, 3.5),
-    'adam': (.9, .98, 1e-9), 'rate': (4000,), 'dropout-places': (.1,), 'smoothing': (.1,), 'flops': (9.5, 3.3, 2.3), 'search': (4, .6, 50, 5, 20), 'one-head': (.9,),
-    'many-heads': (32, 16), 'parameters': (65, 28, 168), 'parameters-big': (213,), 'table3-values': (4.92, 25.8, 4.33, 26.4), 'wsj': (4, 1024, 40_000, 91.3), 'semi': (17, 92.7),
-    'tree-limits': (300, 21, .3)}
-TABLE2 = {'ByteNet': (23.75, None, None, None), 'GNMT + RL': (24.6, 39.92, 2.3e19, 1.4e20), 'ConvS2S': (25.16, 40.46, 9.6e18, 1.5e20), 'MoE': (26.03, 40.56, 2e19, 1.2e20),
-    'GNMT + RL ensemble': (26.3, 41.16, 1.8e20, 1.1e21), 'ConvS2S ensemble': (26.36, 41.29, 7.7e19, 1.2e21),
-    'Transformer base': (27.3, 38.1, 3.3e18, 3.3e18), 'Transformer big': (28.4, 41.8, 2.3e19, 2.3e19)}
+FIGURES = {
+    'bleu-de': (28.4, 27.3),
+    'bleu-fr': (41.8, 38.1),
+    'margin-de': (2.0, 28.4),
+    'twelve-hours': (8, 12),
+    'layers': (6, 512),
+    'heads-cost': (8, 64),
+    'ffn': (512, 2048),
+    'wavelengths': (2, 10_000),
+    'wmt': (4.5, 36, 37_000, 32_000),
+    'batches': (25_000,),
+    'p100': (8, 0.4, 1.0),
+    'hours': (100_000, 12, 300_000, 3.5),
+    'adam': (0.9, 0.98, 1e-9),
+    'rate': (4000,),
+    'dropout-places': (0.1,),
+    'smoothing': (0.1,),
+    'flops': (9.5, 3.3, 2.3),
+    'search': (4, 0.6, 50, 5, 20),
+    'one-head': (0.9,),
+    'many-heads': (32, 16),
+    'parameters': (65, 28, 168),
+    'parameters-big': (213,),
+    'table3-values': (4.92, 25.8, 4.33, 26.4),
+    'wsj': (4, 1024, 40_000, 91.3),
+    'semi': (17, 92.7),
+    'tree-limits': (300, 21, 0.3),
+}
+TABLE2 = {
+    'ByteNet': (23.75, None, None, None),
+    'GNMT + RL': (24.6, 39.92, 2.3e19, 1.4e20),
+    'ConvS2S': (25.16, 40.46, 9.6e18, 1.5e20),
+    'MoE': (26.03, 40.56, 2e19, 1.2e20),
+    'GNMT + RL ensemble': (26.3, 41.16, 1.8e20, 1.1e21),
+    'ConvS2S ensemble': (26.36, 41.29, 7.7e19, 1.2e21),
+    'Transformer base': (27.3, 38.1, 3.3e18, 3.3e18),
+    'Transformer big': (28.4, 41.8, 2.3e19, 2.3e19),
+}
 TABLE4 = [88.3, 90.4, 90.4, 91.7, 91.3, 91.3, 91.3, 92.1, 92.1, 92.7, 93.0, 93.3]
 
 
@@ -62,7 +93,8 @@ def change(file, edit):
 def test_page_shows_what_the_files_say(monkeypatch):
     fresh, names = run_notebook(ROOT, monkeypatch)
     saved = json.loads((ROOT/'nbs/claims.ipynb').read_text(encoding='utf-8'))
-    for old, new in zip(texts(saved), texts(fresh), strict=True): assert old == new, 'a number has drifted: run nbs/claims.ipynb again, and read it'
+    for old, new in zip(texts(saved), texts(fresh), strict=True):
+        assert old == new, 'a number has drifted: run nbs/claims.ipynb again, and read it'
     assert set(names['FOUND']) == set(CLAIMS)
 
 
@@ -70,15 +102,41 @@ def test_page_shows_what_the_files_say(monkeypatch):
 
 def spread_of(row, bleu, loss):
     "Three runs of a row, close together."
-    return [{'row': row, 'seed': seed, 'bleu': bleu + .1*seed, 'val_loss': loss + .001*seed, 'steps': 1, 'weights': 1, 'cpu_minutes': 1.} for seed in range(3)]
+    return [
+        {
+            'row': row,
+            'seed': seed,
+            'bleu': bleu + 0.1 * seed,
+            'val_loss': loss + 0.001 * seed,
+            'steps': 1,
+            'weights': 1,
+            'cpu_minutes': 1.0,
+        }
+        for seed in range(3)
+    ]
 
 
 def against_the_paper(folder):
     results = folder/'benchmarks/results'
-    def table3(data): data['runs'] = [run for row, bleu, loss in (('base', 30, 2.), ('A1', 35, 1.), ('A4', 30, 2.), ('D1', 25, 3.), ('E', 25, 3.)) for run in spread_of(row, bleu, loss)]
+
+    def table3(data):
+        data['runs'] = [
+            run
+            for row, bleu, loss in (
+                ('base', 30, 2.0),
+                ('A1', 35, 1.0),
+                ('A4', 30, 2.0),
+                ('D1', 25, 3.0),
+                ('E', 25, 3.0),
+            )
+            for run in spread_of(row, bleu, loss)
+        ]
+
     def maps(data): data['dependencies']['pronoun']['encoder']['fixed distance'] = .99
     def smoothing(data): data['runs'][1]['bleu_test'] = 0.
-    for name, edit in (('table3', table3), ('attention_maps', maps), ('label_smoothing', smoothing)): change(results/f'{name}.json', edit)
+
+    for name, edit in (('table3', table3), ('attention_maps', maps), ('label_smoothing', smoothing)):
+        change(results / f'{name}.json', edit)
 
 
 def test_an_outcome_against_the_paper_is_shown(copy, monkeypatch):
@@ -86,10 +144,14 @@ def test_an_outcome_against_the_paper_is_shown(copy, monkeypatch):
     (copy/'benchmarks/results/parsing.json').unlink(missing_ok=True)
     nb, names = run_notebook(copy, monkeypatch)
     mark, page = names['mark'], '\n'.join(texts(nb))
-    for name in ('one-head', 'many-heads', 'learned', 'anaphora', 'smoothing'): assert mark(name) == '○ not seen at small scale', name
+    for name in ('one-head', 'many-heads', 'learned', 'anaphora', 'smoothing'):
+        assert mark(name) == '○ not seen at small scale', name
     for name in ('dropout', 'distant'): assert mark(name) == '◐ verified at small scale', name
     for name in ('bigger', 'no-tuning'): assert mark(name) == '□ not reproduced here', name  # not run
-    assert f"| {names['NUMBER']['one-head']} | A single head" in page and '| ○ not seen at small scale | A1: +5.0 ±' in page
+    assert (
+        f"| {names['NUMBER']['one-head']} | A single head" in page
+        and '| ○ not seen at small scale | A1: +5.0 ±' in page
+    )
 
 
 def test_a_wrong_figure_stops_the_page(copy, monkeypatch):
@@ -127,7 +189,9 @@ def test_claim_leads_to_its_check(name):
         assert f'#{anchor_of(heading)})' in tables(), place
     if 'asserted' in claim:
         page, heading = claim['see'][0].split('#', 1)
-        assert any(claim['asserted'] in line for line in code_under(page, heading)), f"{name}: the check is not in {claim['see'][0]} any more"
+        assert any(claim['asserted'] in line for line in code_under(page, heading)), (
+            f"{name}: the check is not in {claim['see'][0]} any more"
+        )
     assert 'asserted' in claim or claim['check'] == 'none' or f"'{name}', " in source_of_page()
 
 
@@ -157,7 +221,10 @@ def test_result_is_in_its_file(place):
 def figures_in(text):
     "The numbers of a claim, without those of tables and without powers."
     text = re.sub(r'Table \d', '', text)
-    return [float(n.replace(',', '')) for n in re.findall(r'(?<![\w.])\d[\d,]*(?:\.\d+)?', text.translate(str.maketrans('', '', '⁰¹²³⁴⁵⁶⁷⁸⁹')))]
+    return [
+        float(n.replace(',', ''))
+        for n in re.findall(r'(?<![\w.])\d[\d,]*(?:\.\d+)?', text.translate(str.maketrans('', '', '⁰¹²³⁴⁵⁶⁷⁸⁹')))
+    ]
 
 
 def test_figures_are_the_papers():
@@ -171,9 +238,31 @@ def test_figures_are_the_papers():
 def test_table3_of_the_lesson_is_the_papers():
     from transformer_nb.experiments.variations import PAPER
     bleu = {row: b for row, (_, b, _) in PAPER.items()}
-    assert bleu == dict(base=25.8, A1=24.9, A2=25.5, A3=25.8, A4=25.4, B1=25.1, B2=25.4, C1=23.7, C2=25.3, C3=25.5, C4=24.5, C5=26., C6=25.4, C7=26.2,
-        D1=24.6, D2=25.5, D3=25.3, D4=25.7, E=25.7, big=26.4)
-    assert {row: m for row, (_, _, m) in PAPER.items() if m} == dict(base=65, B1=58, B2=60, C1=36, C2=50, C3=80, C4=28, C5=168, C6=53, C7=90, big=213)
+    assert bleu == dict(
+        base=25.8,
+        A1=24.9,
+        A2=25.5,
+        A3=25.8,
+        A4=25.4,
+        B1=25.1,
+        B2=25.4,
+        C1=23.7,
+        C2=25.3,
+        C3=25.5,
+        C4=24.5,
+        C5=26.0,
+        C6=25.4,
+        C7=26.2,
+        D1=24.6,
+        D2=25.5,
+        D3=25.3,
+        D4=25.7,
+        E=25.7,
+        big=26.4,
+    )
+    assert {row: m for row, (_, _, m) in PAPER.items() if m} == dict(
+        base=65, B1=58, B2=60, C1=36, C2=50, C3=80, C4=28, C5=168, C6=53, C7=90, big=213
+    )
 
 
 # ---- commands
@@ -182,8 +271,14 @@ def options_of(program):
     "The options that a command of the package or a script accepts."
     if program.startswith('benchmarks/'): text = (ROOT/program).read_text(encoding='utf-8')
     else: text = (ROOT/'transformer_nb/cli.py').read_text(encoding='utf-8')
-    declared = set(re.findall(r"'(--[a-z][a-z-]*)'", text)) | {'--' + name.replace('_', '-') for name in re.findall(r'^    (\w+):\w', text, re.M)}
-    return declared | {'--' + name.replace('_', '-') for names in re.findall(r'^TUNABLE = dict\((.*)\)', text, re.M) for name in re.findall(r'(\w+)=', names)}
+    declared = set(re.findall(r"'(--[a-z][a-z-]*)'", text)) | {
+        '--' + name.replace('_', '-') for name in re.findall(r'^    (\w+):\w', text, re.M)
+    }
+    return declared | {
+        '--' + name.replace('_', '-')
+        for names in re.findall(r'^TUNABLE = dict\((.*)\)', text, re.M)
+        for name in re.findall(r'(\w+)=', names)
+    }
 
 
 @pytest.mark.parametrize('command', [command for recipe in DATA['recipes'].values() for command in recipe['commands']])

@@ -20,7 +20,8 @@ def corpus(tmp_path):
     folder = tmp_path/'corpus'
     folder.mkdir()
     for name in ('train', 'val', 'test'):
-        for side, lang in enumerate(('en', 'de')): (folder/f'{name}.{lang}').write_text(''.join(p[side] + '\n' for p in PAIRS), encoding='utf-8')
+        for side, lang in enumerate(('en', 'de')):
+            (folder / f'{name}.{lang}').write_text(''.join(p[side] + '\n' for p in PAIRS), encoding='utf-8')
     return folder
 
 
@@ -46,7 +47,9 @@ def test_empty_line_is_refused_or_dropped(corpus, tmp_path):
     (corpus/'train.de').write_text('\n'.join(lines))
     err = refused(tmp_path, '--data', corpus)
     assert 'train.de:3: empty line' in err and '--drop-empty' in err
-    status, _, err = tnb('tnb-train', '--data', corpus, '--drop-empty', '--steps', 1, '--device', 'cpu', '--out', tmp_path/'run')
+    status, _, err = tnb(
+        'tnb-train', '--data', corpus, '--drop-empty', '--steps', 1, '--device', 'cpu', '--out', tmp_path / 'run'
+    )
     assert status == 0 and '7 pairs' in err, err
 
 
@@ -143,8 +146,15 @@ def test_unknown_choice_is_refused(tmp_path, small_run):
 @pytest.fixture
 def translating(small_run):
     "tnb-translate with open pipes."
-    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # as in a terminal: what a shell starts in the background ignores Ctrl-C
-    started = subprocess.Popen([BIN/'tnb-translate', small_run], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed)
+    # as in a terminal: what a shell starts in the background ignores Ctrl-C
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    started = subprocess.Popen(
+        [BIN / 'tnb-translate', small_run],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed,
+    )
     yield started
     started.kill()
     started.wait()
@@ -181,7 +191,10 @@ def test_interrupt_while_waiting_for_input(translating):
 def test_int8_and_batches_side_by_side_keep_order_and_number(small_run):
     lines = b''.join(b'the dog sees %d cats .\n\n' % i for i in range(140))
     one = tnb('tnb-translate', small_run, '--beam', 1, stdin=lines)[1]
-    assert tnb('tnb-translate', small_run, '--beam', 1, '--batch-tokens', 512, '--parallel', 2, stdin=lines)[:2] == (0, one)
+    assert tnb('tnb-translate', small_run, '--beam', 1, '--batch-tokens', 512, '--parallel', 2, stdin=lines)[:2] == (
+        0,
+        one,
+    )
     status, out, err = tnb('tnb-translate', small_run, '--beam', 1, '--int8', stdin=lines)
     assert status == 0 and [bool(line) for line in out.split(b'\n')] == [bool(line) for line in one.split(b'\n')], err
 
@@ -201,8 +214,11 @@ def test_random_lines_stay_as_many(n, small_run):
     collect()
     while len(lines) < n: lines.append(rng.choice(lines))
     lines = lines[:n]
-    for i in rng.sample(range(n), n//50): lines[i] = (lines[i]*5000)[:rng.randint(0, 5000)]  # hypothesis prefers short ones
-    status, out, err = tnb('tnb-translate', small_run, '--beam', 1, stdin=''.join(line + '\n' for line in lines).encode())
+    # hypothesis prefers short ones
+    for i in rng.sample(range(n), n//50): lines[i] = (lines[i]*5000)[:rng.randint(0, 5000)]
+    status, out, err = tnb(
+        'tnb-translate', small_run, '--beam', 1, stdin=''.join(line + '\n' for line in lines).encode()
+    )
     assert (status, out.count(b'\n'), err) == (0, n, '')
     assert all(not found for line, found in zip(lines, out.split(b'\n')) if not line)
 
@@ -238,7 +254,11 @@ def test_average_of_the_last_checkpoints(small_run, tmp_path):
 
 
 def test_average_refuses_what_it_cannot_do(small_run, tmp_path):
-    for args, why in (((tmp_path/'none', tmp_path/'mean'), 'holds no step-* checkpoints'), ((small_run, tmp_path/'mean', '--last', 0), 'at least one'), ((small_run, small_run), 'is there already')):
+    for args, why in (
+        ((tmp_path / 'none', tmp_path / 'mean'), 'holds no step-* checkpoints'),
+        ((small_run, tmp_path / 'mean', '--last', 0), 'at least one'),
+        ((small_run, small_run), 'is there already'),
+    ):
         status, out, err = tnb('tnb-average', *args)
         assert status == 2 and why in err and len(err.splitlines()) == 1, err
     assert not (tmp_path/'mean').exists()

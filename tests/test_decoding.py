@@ -11,7 +11,16 @@ from transformer_nb.engine import inference as inference_module
 from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample
-from transformer_nb.engine.inference import BLOCK, DecoderCache, Int8Linear, Linear, best_tokens, decode_step, inference, int8_gain
+from transformer_nb.engine.inference import (
+    BLOCK,
+    DecoderCache,
+    Int8Linear,
+    Linear,
+    best_tokens,
+    decode_step,
+    inference,
+    int8_gain,
+)
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -46,11 +55,15 @@ def log_probability(model, src, ids, ended=True):
 
 # --- the cache --------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize('changes', [{}, dict(norm='pre'), dict(positions='learned'), dict(d_k=3, d_v=5, bias=True), dict(N=1, h=1)])
+@pytest.mark.parametrize(
+    'changes', [{}, dict(norm='pre'), dict(positions='learned'), dict(d_k=3, d_v=5, bias=True), dict(N=1, h=1)]
+)
 @torch.no_grad()
 def test_cached_logits_equal_teacher_forcing(changes):
     model, src = make(0, **changes), pad(sources(1, 7))
-    tgt = torch.cat([torch.full((7, 1), BOS), torch.randint(3, 12, (7, 20), generator=torch.Generator().manual_seed(0))], 1)
+    tgt = torch.cat(
+        [torch.full((7, 1), BOS), torch.randint(3, 12, (7, 20), generator=torch.Generator().manual_seed(0))], 1
+    )
     ready, logits = inference(model), model(src, tgt)
     cache = DecoderCache(ready, src, tgt.shape[1])
     for i in range(tgt.shape[1]):
@@ -135,7 +148,12 @@ def test_best_tokens_are_the_best(n):
 def test_slow_8_bits_are_told_once(monkeypatch):
     "Where they are measured to be clearly slower; noise is not told."
     model, asked = make(0).float(), []
-    def measured(gain): monkeypatch.setattr(inference_module, 'int8_gain', lambda matrices: asked.append([tuple(W.shape) for W in matrices]) or gain)
+
+    def measured(gain):
+        monkeypatch.setattr(
+            inference_module, 'int8_gain', lambda matrices: asked.append([tuple(W.shape) for W in matrices]) or gain
+        )
+
     monkeypatch.setattr(inference_module, '_TOLD', [])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter('always')
@@ -208,7 +226,10 @@ def test_wide_beam_finds_the_best_of_all_outputs(seed, alpha):
     "Vocabulary of 6 (4 can be said), at most 4 tokens: 1 + 3 + 9 + 27 outputs that end."
     model, src = make(seed, V=6, max_len=4), torch.tensor([sources(seed, 1, 6, 3)[0]])
     everything = [[*ids] for m in range(4) for ids in product([3, 4, 5], repeat=m)]
-    every = sorted(((log_probability(model, src, ids)/length_penalty(len(ids) + 1, alpha), ids) for ids in everything), reverse=True)
+    every = sorted(
+        ((log_probability(model, src, ids) / length_penalty(len(ids) + 1, alpha), ids) for ids in everything),
+        reverse=True,
+    )
     found = beam_search(model, src, 128, alpha, 40)[0]   # 27 beginnings x 4 tokens: nothing is cut
     assert [ids for _, ids in found] == [ids for _, ids in every]
     assert [s for s, _ in found] == pytest.approx([s for s, _ in every], abs=1e-6)
@@ -281,7 +302,9 @@ def test_nbest_is_sorted_and_distinct(beam, nbest):
     for row, hyps in zip(rows, beam_search(make(1), pad(rows), beam, .6, nbest)):
         assert 1 <= len(hyps) <= nbest
         cut = [len(ids) == len(row) + 50 for _, ids in hyps]
-        assert hyps == sorted(hyps, key=lambda h: (len(h[1]) < len(row) + 50, h[0]), reverse=True) and cut == sorted(cut)
+        assert hyps == sorted(hyps, key=lambda h: (len(h[1]) < len(row) + 50, h[0]), reverse=True) and cut == sorted(
+            cut
+        )
         assert len({tuple(ids) for _, ids in hyps}) == len(hyps)
 
 
@@ -307,7 +330,11 @@ def test_forced_beginnings(seed):
     model, rows = make(seed), sources(seed, 6)
     prefix = [[], [3], [4, 5], [3, 3, 3, 3], [11], []]
     src, free = pad(rows), greedy(model, pad(rows))
-    for outputs in (greedy(model, src, prefix), [h[0][1] for h in beam_search(model, src, prefix=prefix)], sample(model, src, prefix=prefix)):
+    for outputs in (
+        greedy(model, src, prefix),
+        [h[0][1] for h in beam_search(model, src, prefix=prefix)],
+        sample(model, src, prefix=prefix),
+    ):
         assert [ids[:len(p)] for ids, p in zip(outputs, prefix)] == prefix
     assert greedy(model, src, [ids[:2] for ids in free]) == free
     assert greedy(model, src, prefix) == [greedy(model, src[i:i + 1], prefix[i:i + 1])[0] for i in range(6)]
@@ -334,19 +361,40 @@ def test_sampling_depends_on_sentence_and_seed_alone():
     assert sample(model, src[order], seed=3) == [once[i] for i in order]
     assert [sample(model, pad([row]), seed=3)[0] for row in rows] == once == sample(model, src, seed=[3]*20)
     assert sample(model, src, seed=4) != once
-    assert sample(model, src, top_k=1) == greedy(model, src) == sample(model, src, temperature=1e-4) == sample(model, src, top_p=1e-6)
+    assert (
+        sample(model, src, top_k=1)
+        == greedy(model, src)
+        == sample(model, src, temperature=1e-4)
+        == sample(model, src, top_p=1e-6)
+    )
 
 
 def test_draws_follow_the_probabilities():
     p = torch.tensor([[.1, 0., .5, .4, 0.]])
     u = torch.linspace(0, 1, 1001)
-    assert torch.bincount(pick(p.expand(1001, -1), u), minlength=5).sub(torch.tensor([100, 0, 500, 400, 0])).abs().max() <= 1
+    assert (
+        torch.bincount(pick(p.expand(1001, -1), u), minlength=5).sub(torch.tensor([100, 0, 500, 400, 0])).abs().max()
+        <= 1
+    )
     assert restrict(p, 1, 1.).tolist() == restrict(p, 0, .5).tolist() == [[0, 0, .5, 0, 0]]
-    assert restrict(p, 0, .51).gt(0).tolist() == restrict(p, 2, .9).gt(0).tolist() == [[False, False, True, True, False]]
+    assert (
+        restrict(p, 0, 0.51).gt(0).tolist() == restrict(p, 2, 0.9).gt(0).tolist() == [[False, False, True, True, False]]
+    )
     assert restrict(p, 99, 1.).equal(p)
 
 
-@pytest.mark.parametrize('wrong', [dict(temperature=0), dict(temperature=-1.), dict(top_k=-1), dict(top_p=0.), dict(top_p=1.1), dict(temperature=float('nan')), dict(seed=[1, 2])])
+@pytest.mark.parametrize(
+    'wrong',
+    [
+        dict(temperature=0),
+        dict(temperature=-1.0),
+        dict(top_k=-1),
+        dict(top_p=0.0),
+        dict(top_p=1.1),
+        dict(temperature=float('nan')),
+        dict(seed=[1, 2]),
+    ],
+)
 def test_sampling_without_sense_is_refused(wrong):
     with pytest.raises(InputError): sample(make(0), pad(sources(0, 1)), **wrong)
 
@@ -371,8 +419,18 @@ def test_length_penalty():
     assert length_penalty(torch.tensor([1, 7]), 1.).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize('wrong', [dict(beam=0), dict(beam=-1), dict(nbest=0), dict(beam=2, nbest=3), dict(alpha=-.1), dict(alpha=float('nan')),
-                                   dict(alpha=float('inf'))])
+@pytest.mark.parametrize(
+    'wrong',
+    [
+        dict(beam=0),
+        dict(beam=-1),
+        dict(nbest=0),
+        dict(beam=2, nbest=3),
+        dict(alpha=-0.1),
+        dict(alpha=float('nan')),
+        dict(alpha=float('inf')),
+    ],
+)
 def test_settings_without_sense_are_refused(wrong):
     with pytest.raises(InputError) as e: beam_search(make(0), pad(sources(0, 1)), **wrong)
     assert '\n' not in str(e.value)
@@ -381,13 +439,18 @@ def test_settings_without_sense_are_refused(wrong):
 @pytest.mark.filterwarnings('ignore:8-bit products')
 def test_a_trained_model_decodes_what_it_learned():
     torch.manual_seed(0)
-    model, rng = Transformer(TransformerConfig(vocab_size=10, N=1, d_model=32, d_ff=64, h=4, dropout=0., max_len=64)), random.Random(0)
+    model, rng = (
+        Transformer(TransformerConfig(vocab_size=10, N=1, d_model=32, d_ff=64, h=4, dropout=0.0, max_len=64)),
+        random.Random(0),
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     draw = lambda: (lambda s: (s, s))([rng.randrange(4, 10) for _ in range(rng.randint(2, 5))])  # copy
     for _ in range(250):
         batch = make_batch([draw() for _ in range(32)])
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out, ignore_index=PAD).backward()
+        torch.nn.functional.cross_entropy(
+            model(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out, ignore_index=PAD
+        ).backward()
         optimizer.step()
     rows = [draw()[0] for _ in range(64)]
     src, model = pad([row + [EOS] for row in rows]), model.eval()

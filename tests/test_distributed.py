@@ -1,4 +1,5 @@
 "Several processes train as one would: the same losses, the same weights, on two processes, on one, sharded, resumed; and they end together."
+
 import json
 import signal
 import subprocess
@@ -18,7 +19,11 @@ TOGETHER = [BIN/'torchrun', '--standalone', '--nproc-per-node', '2']
 
 def train(out, steps, *options, processes=1):
     start = TOGETHER if processes == 2 else [sys.executable]
-    done = subprocess.run([*start, Path(__file__).with_name('train_together.py'), out, str(steps), *options], capture_output=True, text=True)
+    done = subprocess.run(
+        [*start, Path(__file__).with_name('train_together.py'), out, str(steps), *options],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return out
 
@@ -31,7 +36,8 @@ def assert_same(run, other):
     assert len(losses(run)) == len(losses(other)) == 6
     assert losses(run) == pytest.approx(losses(other), abs=1e-10, rel=0)
     a, b = weights(run), weights(other)
-    assert all(torch.allclose(a[name], b[name], rtol=0, atol=1e-6) for name in a)  # checkpoints hold the averages in float32
+    # checkpoints hold the averages in float32
+    assert all(torch.allclose(a[name], b[name], rtol=0, atol=1e-6) for name in a)
 
 
 @pytest.fixture(scope='module')
@@ -41,8 +47,11 @@ def alone(tmp_path_factory): return train(tmp_path_factory.mktemp('alone'), 6)
 def test_two_processes_are_one(alone, tmp_path): assert_same(train(tmp_path, 6, processes=2), alone)
 
 
-@pytest.mark.skipif(TORCH < (2, 9), reason='on a CPU, sharding fails in torch 2.6, and doubles the gradients in 2.7 and 2.8')
-def test_sharded_weights_are_whole_weights(alone, tmp_path): assert_same(train(tmp_path, 6, '--shard', processes=2), alone)
+@pytest.mark.skipif(
+    TORCH < (2, 9), reason='on a CPU, sharding fails in torch 2.6, and doubles the gradients in 2.7 and 2.8'
+)
+def test_sharded_weights_are_whole_weights(alone, tmp_path):
+    assert_same(train(tmp_path, 6, '--shard', processes=2), alone)
 
 
 def test_resume_with_another_number_of_processes(alone, tmp_path):
@@ -54,18 +63,29 @@ def test_resume_with_another_number_of_processes(alone, tmp_path):
 @pytest.mark.parametrize('victim', [0, 1])
 def test_one_killed_process_ends_the_run(tmp_path, victim):
     "The others do not wait for ever, and what is on disk can be resumed, here by one process."
-    for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('\n'.join(' '.join('abcdefgh'[i % n] for i in range(n)) for n in range(2, 9) for _ in range(40)) + '\n')
-    out, settings = tmp_path/'run', '--batch-tokens 128 --accumulate 2 --max-len 32 --every 3 --device cpu --data'.split() + [tmp_path, '--out', tmp_path/'run']
+    for lang in ('en', 'de'):
+        (tmp_path / f'train.{lang}').write_text(
+            '\n'.join(' '.join('abcdefgh'[i % n] for i in range(n)) for n in range(2, 9) for _ in range(40)) + '\n'
+        )
+    out, settings = (
+        tmp_path / 'run',
+        '--batch-tokens 128 --accumulate 2 --max-len 32 --every 3 --device cpu --data'.split()
+        + [tmp_path, '--out', tmp_path / 'run'],
+    )
     command = ['--no-python', BIN/'tnb-train', *settings, '--steps', 100_000]
     with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True) as group:
         while group.poll() is None and not (out.exists() and checkpoints.steps(out)): time.sleep(.01)
-        workers = [p for p in psutil.Process(group.pid).children(recursive=True) if p.environ().get('RANK') == str(victim)]
+        workers = [
+            p for p in psutil.Process(group.pid).children(recursive=True) if p.environ().get('RANK') == str(victim)
+        ]
         for worker in workers: worker.send_signal(signal.SIGKILL)
         err = group.communicate(timeout=600)[1]
     assert workers and group.returncode != 0
     assert victim == 0 or 'another process is gone' in err, err
     step = checkpoints.load(checkpoints.newest(out)).training['step']
-    done = subprocess.run(list(map(str, [BIN/'tnb-train', *settings, '--steps', step + 2, '--resume'])), capture_output=True, text=True)
+    done = subprocess.run(
+        list(map(str, [BIN / 'tnb-train', *settings, '--steps', step + 2, '--resume'])), capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert checkpoints.load(out/'averaged').training['step'] == step + 2
 
@@ -74,7 +94,15 @@ def test_stopped_together(tmp_path):
     "Ctrl-C or SIGTERM to torchrun reaches every process; they leave after the same step with one checkpoint."
     for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('a b c d e f\n'*99)
     out = tmp_path/'run'
-    command = ['--no-python', BIN/'tnb-train', *'--batch-tokens 128 --max-len 32 --device cpu --steps 100000'.split(), '--data', tmp_path, '--out', out]
+    command = [
+        '--no-python',
+        BIN / 'tnb-train',
+        *'--batch-tokens 128 --max-len 32 --device cpu --steps 100000'.split(),
+        '--data',
+        tmp_path,
+        '--out',
+        out,
+    ]
     with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True) as group:
         while group.poll() is None and not (out/'metrics.jsonl').exists(): time.sleep(.01)
         time.sleep(.3)

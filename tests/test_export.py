@@ -10,7 +10,8 @@ from nbdev.export import nb_export
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT/'transformer_nb'
 NOTEBOOKS = sorted((ROOT/'nbs').rglob('[!.]*.ipynb'))
-MODULES = {m[1]: nb for nb in NOTEBOOKS if (m := re.search(r'#\| *default_exp ([\w.]+)', nb.read_text()))}  # 'engine.packing': its notebook
+# 'engine.packing': its notebook
+MODULES = {m[1]: nb for nb in NOTEBOOKS if (m := re.search(r'#\| *default_exp ([\w.]+)', nb.read_text()))}
 
 FLOORS = [  # from the ground up: a module imports from its own floor and from those before it
     {'core'},

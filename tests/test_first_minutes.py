@@ -1,4 +1,5 @@
 "What a newcomer types first gives right answers: README's commands, the commands that others propose, on a busy machine too."
+
 import json
 import os
 import re
@@ -38,7 +39,9 @@ def shell(script, cwd):
 
 def scores(table):
     "Split -> BLEU of what tnb-eval printed."
-    return {split: float(bleu) for split, bleu in re.findall(r'^(\S+) +[\d,]+ pairs +BLEU +([\d.]+)', table, re.MULTILINE)}
+    return {
+        split: float(bleu) for split, bleu in re.findall(r'^(\S+) +[\d,]+ pairs +BLEU +([\d.]+)', table, re.MULTILINE)
+    }
 
 
 @pytest.fixture(scope='module')
@@ -72,7 +75,10 @@ def test_the_start_says_what_was_chosen(used):
     _, done = used
     lines = done.stderr.splitlines()
     assert re.search(r'40,000 pairs, 8,000 word pieces, .* on 1 x cpu in (float32|bfloat16), \d+ threads?$', lines[0])
-    assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$', lines[1])
+    assert re.search(
+        r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$',
+        lines[1],
+    )
 
 
 def test_readme_names_minutes_and_a_directory_of_its_own():
@@ -105,7 +111,8 @@ def test_demo_proposes_commands_that_work(tmp_path):
     folder = tmp_path/'corpus'
     folder.mkdir()
     for name in ('train', 'test'):
-        for lang, dog in (('en', 'a dog'), ('de', 'ein Hund')): (folder/f'{name}.{lang}').write_text(''.join(f'{dog} {w} .\n' for w in 'abcdefgh'))
+        for lang, dog in (('en', 'a dog'), ('de', 'ein Hund')):
+            (folder / f'{name}.{lang}').write_text(''.join(f'{dog} {w} .\n' for w in 'abcdefgh'))
     command = re.sub(r'--minutes \S+', '--minutes 0.1', commands['go on'].replace('FOLDER', 'corpus'))
     assert command != commands['go on'] and 'runs/model/averaged' in shell(command, tmp_path).stderr
 
@@ -122,7 +129,9 @@ def test_settings_suit_the_minutes():
     few, many, steps = suited('tiny', 3), suited('tiny', 30), suited('tiny')
     assert (few['norm'], many['norm'], steps['norm']) == ('pre', 'post', 'post')
     assert few['warmup'] < many['warmup'] < steps['warmup']
-    assert suited('base', 3) == suited('base') == {'norm': 'post', 'batch_tokens': 4096, 'warmup': 4000, 'lr_factor': 1.}
+    assert (
+        suited('base', 3) == suited('base') == {'norm': 'post', 'batch_tokens': 4096, 'warmup': 4000, 'lr_factor': 1.0}
+    )
     for name, d_model in (('tiny', 128), ('small', 256)):  # the highest rate of a short run is that of a long one
         peaks = [lrate(s['warmup'], d_model, s['warmup'], s['lr_factor']) for s in (suited(name), suited(name, 3))]
         assert peaks[0] == pytest.approx(peaks[1], rel=.05)
@@ -134,14 +143,25 @@ TEXT = ['a dog runs .', 'ein Hund läuft .', 'the cat sleeps .', 'die Katze schl
 def new_trainer(out, cfg=None, **settings):
     tokenizer = train_tokenizer(TEXT)
     torch.manual_seed(0)
-    model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, d_ff=32, h=2, max_len=32, **(cfg or {})))
+    model = Transformer(
+        preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, d_ff=32, h=2, max_len=32, **(cfg or {}))
+    )
     pairs = list(zip(tokenizer.encode(TEXT), tokenizer.encode(TEXT)))*8
-    return Trainer(model, tokenizer, pairs, pairs[:4], TrainingConfig(**{'batch_tokens': 64, 'warmup': 4, 'device': 'cpu', 'steps': 6} | settings), out)
+    return Trainer(
+        model,
+        tokenizer,
+        pairs,
+        pairs[:4],
+        TrainingConfig(**{'batch_tokens': 64, 'warmup': 4, 'device': 'cpu', 'steps': 6} | settings),
+        out,
+    )
 
 
 def test_a_run_that_ends_inside_its_warmup_says_so_first(tmp_path, capsys):
     new_trainer(tmp_path/'a', steps=4, warmup=4).fit()
-    assert 'the run ends inside its warm-up: about 4 steps, and the learning rate rises for 4;' in capsys.readouterr().err
+    assert (
+        'the run ends inside its warm-up: about 4 steps, and the learning rate rises for 4;' in capsys.readouterr().err
+    )
     new_trainer(tmp_path/'b', steps=5, warmup=4).fit()
     assert 'warm-up' not in capsys.readouterr().err
 
@@ -183,17 +203,46 @@ def test_resuming_with_the_same_or_a_shorter_command_is_the_same_run(tmp_path):
     assert checkpoints.load(tmp_path/'other').training['settings']['lr_factor'] == 2.
 
 
-@pytest.mark.parametrize('args, what', [(('--steps', -1), 'steps -1 must be'), (('--steps', 0), 'steps 0 must be'), (('--minutes', -1), 'minutes -1.0 must be'),
-    (('--minutes', 0), 'minutes 0.0 must be'), (('--minutes', 'nan'), 'minutes nan must be'), (('--warmup', 0), 'warmup 0 must be'), (('--dropout', 2), 'dropout'),
-    (('--seed', -1), 'seed -1 must be'), (('--dtype', 'fp16'), "dtype 'fp16': choose one of float32"), (('--norm', 'mid'), 'norm'), (('--threads', 0), 'threads 0'),
-    (('--batch-tokens', 0), 'batch_tokens 0'), (('--max-len', 0), 'max_len'), (('--bleu', -1), '--bleu -1'), (('--clip', 0), 'clip 0.0'), (('--lr-factor', 0), 'lr_factor 0.0'),
-    (('--every', 0), 'every 0'), (('--patience', 0), 'patience 0'), (('--corpus-size', 0), 'built-in corpus'), (('--device', 'cuda'), 'cuda')])
+@pytest.mark.parametrize(
+    'args, what',
+    [
+        (('--steps', -1), 'steps -1 must be'),
+        (('--steps', 0), 'steps 0 must be'),
+        (('--minutes', -1), 'minutes -1.0 must be'),
+        (('--minutes', 0), 'minutes 0.0 must be'),
+        (('--minutes', 'nan'), 'minutes nan must be'),
+        (('--warmup', 0), 'warmup 0 must be'),
+        (('--dropout', 2), 'dropout'),
+        (('--seed', -1), 'seed -1 must be'),
+        (('--dtype', 'fp16'), "dtype 'fp16': choose one of float32"),
+        (('--norm', 'mid'), 'norm'),
+        (('--threads', 0), 'threads 0'),
+        (('--batch-tokens', 0), 'batch_tokens 0'),
+        (('--max-len', 0), 'max_len'),
+        (('--bleu', -1), '--bleu -1'),
+        (('--clip', 0), 'clip 0.0'),
+        (('--lr-factor', 0), 'lr_factor 0.0'),
+        (('--every', 0), 'every 0'),
+        (('--patience', 0), 'patience 0'),
+        (('--corpus-size', 0), 'built-in corpus'),
+        (('--device', 'cuda'), 'cuda'),
+    ],
+)
 def test_a_setting_that_makes_no_sense_is_one_line(args, what, tmp_path):
     if what == 'cuda' and torch.cuda.is_available(): pytest.skip('there is one')
     options = {name.lstrip('-').replace('-', '_'): value for name, value in zip(args[::2], args[1::2])}
     kinds = {'minutes': float, 'clip': float, 'lr_factor': float, 'dropout': float}
     options = {name: kinds.get(name, lambda v: v)(value) for name, value in options.items()}
-    with pytest.raises(InputError) as e: train(**{'corpus_size': 300, 'steps': None if 'minutes' in options else 1, 'device': 'cpu', 'out': tmp_path/'run'} | options)
+    with pytest.raises(InputError) as e:
+        train(
+            **{
+                'corpus_size': 300,
+                'steps': None if 'minutes' in options else 1,
+                'device': 'cpu',
+                'out': tmp_path / 'run',
+            }
+            | options
+        )
     assert what in str(e.value) and '\n' not in str(e.value) and not (tmp_path/'run').exists()
 
 

@@ -91,7 +91,11 @@ class disturbed_padding:
 
 @variants
 @many
-@given(seed=seeds, pairs=st.lists(st.tuples(st.integers(1, 7), st.integers(1, 7)), min_size=2, max_size=4), extra=st.integers(0, 3))
+@given(
+    seed=seeds,
+    pairs=st.lists(st.tuples(st.integers(1, 7), st.integers(1, 7)), min_size=2, max_size=4),
+    extra=st.integers(0, 3),
+)
 def test_a_sentence_alone_equals_the_sentence_in_a_batch(kind, seed, pairs, extra):
     model, (ns, ms) = cached(**kind), zip(*pairs)
     src, tgt = batch(ns, seed, extra), batch(ms, seed + 1, extra, bos=True)
@@ -143,7 +147,9 @@ def test_learns_one_batch_by_heart(norm):
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(150):
         loss = F.cross_entropy(model(src, tgt).flatten(0, 1), truth.flatten(), ignore_index=PAD)
-        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
     assert loss < .02
     written = greedy(model.eval(), src, truth.shape[1])
     assert (written == truth)[truth != PAD].all()
@@ -235,9 +241,15 @@ def test_presets_are_the_rows_of_table_3():
 
 # --- Errors: one line that names the wrong thing and the remedy
 
-@pytest.mark.parametrize('wrong,named', [
-    (dict(norm='middle'), "'middle'"), (dict(positions='none'), "'none'"), (dict(d_model=100, h=7), 'd_model 100 is no multiple of h 7'),
-    (dict(d_model=100, h=7, d_k=10), 'give d_k and d_v')])
+@pytest.mark.parametrize(
+    'wrong,named',
+    [
+        (dict(norm='middle'), "'middle'"),
+        (dict(positions='none'), "'none'"),
+        (dict(d_model=100, h=7), 'd_model 100 is no multiple of h 7'),
+        (dict(d_model=100, h=7, d_k=10), 'give d_k and d_v'),
+    ],
+)
 def test_wrong_configuration(wrong, named):
     with pytest.raises(ValueError) as error: TransformerConfig(**wrong)
     assert named in str(error.value) and '\n' not in str(error.value)
@@ -261,7 +273,11 @@ def test_id_outside_the_vocabulary(side, bad):
     src, tgt = batch([5, 3], 0), batch([4, 2], 1, bos=True)
     (src if side == 'source' else tgt)[1, 1] = bad
     with pytest.raises(InputError) as error: cached('post', 'sinusoid')(src, tgt)
-    assert f'token id {bad} ' in str(error.value) and f'vocabulary of {V}' in str(error.value) and '\n' not in str(error.value)
+    assert (
+        f'token id {bad} ' in str(error.value)
+        and f'vocabulary of {V}' in str(error.value)
+        and '\n' not in str(error.value)
+    )
 
 
 @variants
@@ -271,21 +287,33 @@ def test_too_long_sequence(kind):
     model(fits, fits)
     for src, tgt in ((too_long, fits), (fits, too_long)):
         with pytest.raises(InputError) as error: model(src, tgt)
-        assert f'{longest + 1} tokens' in str(error.value) and f'max_len {longest}' in str(error.value) and '\n' not in str(error.value)
+        assert (
+            f'{longest + 1} tokens' in str(error.value)
+            and f'max_len {longest}' in str(error.value)
+            and '\n' not in str(error.value)
+        )
 
 
 # --- Attention maps
 
 @variants
 @many
-@given(seed=seeds, pairs=st.lists(st.tuples(st.integers(1, 7), st.integers(1, 7)), min_size=1, max_size=3), extra=st.integers(0, 2))
+@given(
+    seed=seeds,
+    pairs=st.lists(st.tuples(st.integers(1, 7), st.integers(1, 7)), min_size=1, max_size=3),
+    extra=st.integers(0, 2),
+)
 def test_attention_maps(kind, seed, pairs, extra):
     model, (ns, ms) = cached(**kind), zip(*pairs)
     src, tgt = batch(ns, seed, extra), batch(ms, seed + 1, extra, bos=True)
     before = model(src, tgt)
     maps = attention_maps(model, src, tgt)
     b, n, m = len(pairs), src.shape[1], tgt.shape[1]
-    assert {k: tuple(w.shape) for k, w in maps.items()} == {'encoder': (2, b, 4, n, n), 'decoder': (2, b, 4, m, m), 'cross': (2, b, 4, m, n)}
+    assert {k: tuple(w.shape) for k, w in maps.items()} == {
+        'encoder': (2, b, 4, n, n),
+        'decoder': (2, b, 4, m, m),
+        'cross': (2, b, 4, m, n),
+    }
     for w in maps.values(): close(w.sum(-1), torch.ones_like(w.sum(-1)))
     for w, ids in ((maps['encoder'], src), (maps['cross'], src), (maps['decoder'], tgt)):
         padding = (ids == PAD)[None, :, None, None].expand_as(w)

@@ -1,4 +1,5 @@
 "No command and no function deletes or rewrites what its own run did not make; a used directory is refused with the remedy."
+
 import shutil
 
 import pytest
@@ -47,7 +48,8 @@ def test_another_runs_directory_is_refused(begin, finished):
 
 def test_a_run_killed_before_its_first_checkpoint_keeps_its_metrics(tmp_path):
     (tmp_path/'metrics.jsonl').write_text('{"step": 1}\n')
-    with pytest.raises(InputError, match='metrics.jsonl: of a run that ended before its first checkpoint; remove it'): new_trainer(tmp_path).fit(quiet=True)
+    with pytest.raises(InputError, match='metrics.jsonl: of a run that ended before its first checkpoint; remove it'):
+        new_trainer(tmp_path).fit(quiet=True)
     assert (tmp_path/'metrics.jsonl').read_text() == '{"step": 1}\n'
 
 
@@ -74,7 +76,8 @@ def test_a_directory_called_step_something_is_no_checkpoint(finished):
 
 def test_average_does_not_write_over_a_checkpoint(finished, tmp_path):
     before = files(finished)
-    with pytest.raises(InputError, match='is there already; choose another'): average(str(finished), str(finished/'averaged'))
+    with pytest.raises(InputError, match='is there already; choose another'):
+        average(str(finished), str(finished / 'averaged'))
     assert files(finished) == before
     average(str(finished), str(tmp_path/'mean'))
     assert torch.isfinite(checkpoints.load(tmp_path/'mean').model.embedding.weight).all()
@@ -95,6 +98,7 @@ def test_a_file_of_ones_own_in_the_average_is_told_before_the_run(finished, tmp_
 def test_a_run_that_ended_before_its_first_checkpoint_names_a_remedy_that_works(tmp_path):
     trainer = new_trainer(tmp_path/'run', steps=50)
     trainer.model.encoder[0].feed_forward.W_1.weight.data[0, 0] = float('nan')
-    with pytest.raises(NotFinite, match='begin again in a new directory, or remove .*metrics.jsonl'): trainer.fit(quiet=True)
+    with pytest.raises(NotFinite, match='begin again in a new directory, or remove .*metrics.jsonl'):
+        trainer.fit(quiet=True)
     (tmp_path/'run'/'metrics.jsonl').unlink()
     new_trainer(tmp_path/'run').fit(quiet=True)

@@ -14,7 +14,9 @@ MASKS = 'none', 'padding', 'causal', 'both'
 
 
 def config(norm='post', **other):
-    return TransformerConfig(vocab_size=20, N=2, d_model=D, d_ff=FF, h=H, dropout=0., norm=norm, bias=True, max_len=32, **other)
+    return TransformerConfig(
+        vocab_size=20, N=2, d_model=D, d_ff=FF, h=H, dropout=0.0, norm=norm, bias=True, max_len=32, **other
+    )
 
 
 def ids(n, *lengths):
@@ -144,7 +146,8 @@ def torch_transformer(norm, N=2):
 def stack_pairs(ours, theirs):
     for mine, its in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         for a, b in zip(mine, its.layers, strict=True): yield from layer_pairs(a, b)
-        if its.norm: yield from module_pairs(ours.encoder_norm if its is theirs.encoder else ours.decoder_norm, its.norm)
+        if its.norm:
+            yield from module_pairs(ours.encoder_norm if its is theirs.encoder else ours.decoder_norm, its.norm)
 
 
 @pytest.mark.parametrize('norm', ['post', 'pre'])

@@ -16,7 +16,9 @@ import build_readme  # noqa: E402
 
 
 def run(root, *args):
-    return subprocess.run([sys.executable, ROOT / "tools/build_readme.py", *args], cwd=root, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, ROOT / "tools/build_readme.py", *args], cwd=root, capture_output=True, text=True
+    )
 
 
 @pytest.fixture
@@ -35,7 +37,8 @@ def test_readme_is_up_to_date():
 
 def test_scores_are_those_that_were_measured():
     recipes, text = json.loads((ROOT/'benchmarks/results/recipes.json').read_text()), (ROOT/'README.md').read_text()
-    for name, r in recipes.items(): assert f"`{name}` | {r['minutes']:g} | {r['cores']} | {r['bleu']:.1f} | {r['chrf']:.1f} |" in text, r
+    for name, r in recipes.items():
+        assert f"`{name}` | {r['minutes']:g} | {r['cores']} | {r['bleu']:.1f} | {r['chrf']:.1f} |" in text, r
 
 
 def test_check_fails_when_the_notebook_has_changed(copy):
@@ -62,20 +65,34 @@ def test_every_link_is_absolute():
     text = re.sub(r"^```.*?^```", "", (ROOT / "README.md").read_text(), flags=re.S | re.M)
     links = re.findall(r"\]\(([^\s)]+)|\b(?:href|src)=[\"']([^\"']+)|^\[[^\]]+\]:\s*(\S+)", text, re.M)
     links = [url for found in links for url in found if url]
-    assert len(links) > 30 and all(url.startswith(("https://", "#")) for url in links), [url for url in links if not url.startswith(("https://", "#"))]
+    assert len(links) > 30 and all(url.startswith(("https://", "#")) for url in links), [
+        url for url in links if not url.startswith(("https://", "#"))
+    ]
 
 
 def test_links_to_the_repository_lead_to_its_files(copy):
     here = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"] + "/blob/main/"
     paths = re.findall(re.escape(here) + r"([^\s)#]+)", (ROOT / "README.md").read_text())
     assert len(paths) > 30 and not [path for path in paths if not (ROOT / path).is_file()]
-    (copy / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text().replace(here.removesuffix("/blob/main/"), "https://example.org/elsewhere"))
-    assert run(copy).returncode == 0 and "](https://example.org/elsewhere/blob/main/nbs/01_attention.ipynb)" in (copy / "README.md").read_text()
+    (copy / "pyproject.toml").write_text(
+        (ROOT / "pyproject.toml").read_text().replace(here.removesuffix("/blob/main/"), "https://example.org/elsewhere")
+    )
+    assert (
+        run(copy).returncode == 0
+        and "](https://example.org/elsewhere/blob/main/nbs/01_attention.ipynb)" in (copy / "README.md").read_text()
+    )
 
 
 def notebook(path, *cells):
-    cells = [dict(cell_type=kind, metadata={}, source=text, **({"outputs": outputs, "execution_count": 1} if kind == "code" else {}))
-             for kind, text, *outputs in cells]
+    cells = [
+        dict(
+            cell_type=kind,
+            metadata={},
+            source=text,
+            **({"outputs": outputs, "execution_count": 1} if kind == "code" else {}),
+        )
+        for kind, text, *outputs in cells
+    ]
     path.write_text(json.dumps(dict(cells=cells, metadata={}, nbformat=4, nbformat_minor=5)))
     return path
 
@@ -83,10 +100,21 @@ def notebook(path, *cells):
 def test_cells_as_github_shows_them(tmp_path):
     (tmp_path / "nbs").mkdir()
     out = dict(output_type="stream", name="stdout", text="4\n")
-    text = build_readme.readme(notebook(tmp_path / "nbs/index.ipynb", 
-        ("markdown", "[a](01_a.ipynb#x) [b](../LICENSE) [c](#top) [d](https://e.org/f.ipynb) [e](mailto:a@b.c)"),
-        ("code", "#| hide\nsecret()"), ("code", "2 + 2", out), ("markdown", "::: {.callout-note}\nCareful.\n:::"), ("markdown", "```md\n[g](03_g.ipynb)\n```")), "https://h/p/blob/main")
-    assert "[a](https://h/p/blob/main/nbs/01_a.ipynb#x) [b](https://h/p/blob/main/LICENSE)" in text and "secret" not in text
+    text = build_readme.readme(
+        notebook(
+            tmp_path / "nbs/index.ipynb",
+            ("markdown", "[a](01_a.ipynb#x) [b](../LICENSE) [c](#top) [d](https://e.org/f.ipynb) [e](mailto:a@b.c)"),
+            ("code", "#| hide\nsecret()"),
+            ("code", "2 + 2", out),
+            ("markdown", "::: {.callout-note}\nCareful.\n:::"),
+            ("markdown", "```md\n[g](03_g.ipynb)\n```"),
+        ),
+        "https://h/p/blob/main",
+    )
+    assert (
+        "[a](https://h/p/blob/main/nbs/01_a.ipynb#x) [b](https://h/p/blob/main/LICENSE)" in text
+        and "secret" not in text
+    )
     assert "[c](#top) [d](https://e.org/f.ipynb) [e](mailto:a@b.c)" in text and "[g](03_g.ipynb)" in text
     assert "```python\n2 + 2\n```\n\n```text\n4\n```" in text
     assert "> [!NOTE]\n> Careful." in text

@@ -1,4 +1,5 @@
 "A run that is killed, stopped, starved of disk or fed with bad data loses nothing, and ends with the same bits as one that was left alone."
+
 import json
 import os
 import random
@@ -27,7 +28,8 @@ def data(tmp_path_factory):
     rng, folder = random.Random(0), tmp_path_factory.mktemp('data')
     for name, n in (('train', 300), ('val', 20)):
         rows = [[rng.choice(WORDS) for _ in range(rng.randint(2, 12))] for _ in range(n)]
-        for lang, f in (('en', list), ('de', reversed)): (folder/f'{name}.{lang}').write_text(''.join(' '.join(f(row)) + '\n' for row in rows))
+        for lang, f in (('en', list), ('de', reversed)):
+            (folder / f'{name}.{lang}').write_text(''.join(' '.join(f(row)) + '\n' for row in rows))
     return folder
 
 
@@ -47,8 +49,15 @@ def whole(data, tmp_path_factory):
     return out
 
 
-def bits(run): return {path.name: {f.name: f.read_bytes() for f in path.glob('*.safetensors')} for path in (*checkpoints.steps(run), run/'averaged')}
-def losses(run): return [(line['step'], line['loss']) for line in map(json.loads, open(run/'metrics.jsonl')) if 'loss' in line]
+def bits(run):
+    return {
+        path.name: {f.name: f.read_bytes() for f in path.glob('*.safetensors')}
+        for path in (*checkpoints.steps(run), run / 'averaged')
+    }
+
+
+def losses(run):
+    return [(line['step'], line['loss']) for line in map(json.loads, open(run / 'metrics.jsonl')) if 'loss' in line]
 
 
 def assert_same(run, whole):
@@ -77,7 +86,8 @@ def test_killed_six_times_same_bits(data, whole, tmp_path):
     for i, step in enumerate(steps):
         sig = (signal.SIGKILL, signal.SIGTERM)[i % 2]
         resume = ['--resume'] if checkpoints.steps(out) else []
-        if not resume: shutil.rmtree(out, ignore_errors=True)   # killed before its first checkpoint: nothing to go on from
+        # killed before its first checkpoint: nothing to go on from
+        if not resume: shutil.rmtree(out, ignore_errors=True)
         status, err = strike(data, out, step, sig, *resume)
         assert status == (-9 if sig == signal.SIGKILL else 143), (steps, step, err)
         assert sig == signal.SIGKILL or 'go on with --resume' in err
@@ -115,7 +125,9 @@ def test_damaged_newest_checkpoint(data, whole, stopped, damage):
 
 def test_full_disk(data, whole, stopped):
     before = bits_of(checkpoints.newest(stopped))
-    full = run(data, stopped, '--resume', preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)))
+    full = run(
+        data, stopped, '--resume', preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    )
     assert full.returncode == 2 and 'cannot be written' in full.stderr and 'make room' in full.stderr, full.stderr
     assert bits_of(checkpoints.newest(stopped)) == before and not list(stopped.glob('.*'))
     assert run(data, stopped, '--resume').returncode == 0
@@ -133,7 +145,9 @@ def test_line_that_became_unreadable(data, whole, stopped):
     file.write_bytes(b'\n'.join(lines))
     bad = run(data, stopped, '--resume')
     file.write_bytes(good)
-    assert bad.returncode == 2 and 'train.de:150: not UTF-8' in bad.stderr and len(bad.stderr.splitlines()) == 1, bad.stderr
+    assert bad.returncode == 2 and 'train.de:150: not UTF-8' in bad.stderr and len(bad.stderr.splitlines()) == 1, (
+        bad.stderr
+    )
     assert bits_of(checkpoints.newest(stopped)) == before
     assert run(data, stopped, '--resume').returncode == 0
     assert_same(stopped, whole)
@@ -143,7 +157,9 @@ def test_another_model_or_corpus_is_refused(data, whole):
     for more, word in ((['--preset', 'small'], 'N is 4, not 3'), (['--src', 'de', '--tgt', 'en'], "src 'en', not 'de'"),
                        (['--accumulate', '3'], 'accumulate 2, not 3')):
         refused = run(data, whole, '--resume', *more)
-        assert refused.returncode == 2 and word in refused.stderr and len(refused.stderr.splitlines()) == 1, refused.stderr
+        assert refused.returncode == 2 and word in refused.stderr and len(refused.stderr.splitlines()) == 1, (
+            refused.stderr
+        )
 
 
 def test_loss_that_is_no_number(data, tmp_path):
@@ -160,7 +176,15 @@ def trainer(out, score=None, **settings):
     model = Transformer(preset('tiny', vocab_size=40, N=1, d_model=16, d_ff=32, h=2, max_len=32))
     words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
     pairs = [(words(), words()) for _ in range(60)]
-    return Trainer(model, None, pairs, pairs[:10], TrainingConfig(**dict(steps=6, batch_tokens=64, warmup=4, every=2, device='cpu') | settings), out, score=score)
+    return Trainer(
+        model,
+        None,
+        pairs,
+        pairs[:10],
+        TrainingConfig(**dict(steps=6, batch_tokens=64, warmup=4, every=2, device='cpu') | settings),
+        out,
+        score=score,
+    )
 
 
 def test_stopped_while_validating(tmp_path):
@@ -186,7 +210,8 @@ def test_infinite_gradient_with_a_finite_loss(tmp_path):
 
 
 def test_early_stopping(tmp_path):
-    patient = trainer(tmp_path, steps=400, every=1, warmup=1, lr_factor=50., patience=2)  # a rate at which nothing improves
+    # a rate at which nothing improves
+    patient = trainer(tmp_path, steps=400, every=1, warmup=1, lr_factor=50., patience=2)
     patient.fit(quiet=True)
     losses = [entry['val_loss'] for entry in patient.log]
     assert patient.step < 400 and losses.index(min(losses)) == len(losses) - 3

@@ -56,7 +56,9 @@ OTHER = SimpleNamespace(pad_id=9, bos_id=7, eos_id=8)
 def elsewhere(**ids):
     "A vocabulary with SentencePiece's own special ids, or others."
     out = io.BytesIO()
-    spm.SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=out, vocab_size=60, model_type='bpe', minloglevel=2, **ids)
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_writer=out, vocab_size=60, model_type='bpe', minloglevel=2, **ids
+    )
     return Tokenizer(out.getvalue())
 
 
@@ -71,12 +73,15 @@ def test_batches_are_made_with_the_ids_of_the_model():
     assert batch.to('cpu').pad_id == batch.to('cpu')[:1].pad_id == 9
     stream = Batches(pairs, special=OTHER)
     step = next(stream.stream())
-    assert torch.equal(stream.make([0, 1]).src, batch.src) and step.n_tokens == sum(b.n_tokens for b in step.batches) == 6
+    assert (
+        torch.equal(stream.make([0, 1]).src, batch.src) and step.n_tokens == sum(b.n_tokens for b in step.batches) == 6
+    )
     assert pad([[1], [2, 3]], pad_id=9).tolist() == [[1, 9], [2, 3]]
 
 
 def test_a_token_with_the_usual_id_of_padding_counts():
-    batch = Batch(torch.tensor([[5, 8]]), torch.tensor([[7, 0, 4]]), torch.tensor([[0, 4, 8]]), pad_id=9)   # 0 is an ordinary token
+    # 0 is an ordinary token
+    batch = Batch(torch.tensor([[5, 8]]), torch.tensor([[7, 0, 4]]), torch.tensor([[0, 4, 8]]), pad_id=9)
     assert batch.n_tokens == 3
 
 
@@ -102,9 +107,18 @@ def test_an_unfitting_tokenizer_is_refused():
     cfg = TransformerConfig(**SMALL | dict(vocab_size=ours.vocab_size))
     tokenizer.check_tokenizer(None, cfg)
     tokenizer.check_tokenizer(ours, cfg)
-    refused(lambda: tokenizer.check_tokenizer(ours, dataclasses.replace(cfg, vocab_size=99)), f'{ours.vocab_size} pieces', '99', 'vocab_size=')
-    refused(lambda: tokenizer.check_tokenizer(ours, dataclasses.replace(cfg, eos_id=5)), 'eos_id is 2', '5 in the model')
-    refused(lambda: tokenizer.check_tokenizer(elsewhere(), make(vocab_size=60).cfg), 'pad_id is missing', '0 in the model')
+    refused(
+        lambda: tokenizer.check_tokenizer(ours, dataclasses.replace(cfg, vocab_size=99)),
+        f'{ours.vocab_size} pieces',
+        '99',
+        'vocab_size=',
+    )
+    refused(
+        lambda: tokenizer.check_tokenizer(ours, dataclasses.replace(cfg, eos_id=5)), 'eos_id is 2', '5 in the model'
+    )
+    refused(
+        lambda: tokenizer.check_tokenizer(elsewhere(), make(vocab_size=60).cfg), 'pad_id is missing', '0 in the model'
+    )
 
 
 def test_no_checkpoint_holds_an_unfitting_tokenizer(tmp_path):
@@ -123,7 +137,8 @@ def test_any_axes_may_stand_in_front(front, need_weights):
     with torch.no_grad():
         theirs.in_proj_weight.copy_(torch.cat([m.weight for m in (ours.W_q, ours.W_k, ours.W_v)]))
         theirs.in_proj_bias.copy_(torch.cat([m.bias for m in (ours.W_q, ours.W_k, ours.W_v)]))
-        theirs.out_proj.weight.copy_(ours.W_o.weight); theirs.out_proj.bias.copy_(ours.W_o.bias)
+        theirs.out_proj.weight.copy_(ours.W_o.weight)
+        theirs.out_proj.bias.copy_(ours.W_o.bias)
     q, k, v = torch.randn(*front, 5, 16), torch.randn(*front, 6, 16), torch.randn(*front, 6, 16)
     mask = torch.rand(5, 6) > .3
     mask[:, 0] = True
@@ -156,8 +171,14 @@ def test_packed_sequences_drop_nothing_in_silence():
 def test_a_mask_of_numbers_is_refused(mask):
     x, module = torch.randn(2, 4, 16), MultiHeadAttention(16, 4)
     W, w = torch.randn(16, 8), torch.randn(8)
-    for call in (lambda: masked_softmax(torch.randn(4, 4), mask), lambda: attention(x, x, x, mask), lambda: fused_attention(x, x, x, mask),
-                 lambda: additive_attention(x, x, x, W, W, w, mask), lambda: module(x, x, x, mask), lambda: module(x, x, x, mask, need_weights=True)):
+    for call in (
+        lambda: masked_softmax(torch.randn(4, 4), mask),
+        lambda: attention(x, x, x, mask),
+        lambda: fused_attention(x, x, x, mask),
+        lambda: additive_attention(x, x, x, W, W, w, mask),
+        lambda: module(x, x, x, mask),
+        lambda: module(x, x, x, mask, need_weights=True),
+    ):
         refused(call, 'boolean', 'True = may attend', 'mask.bool()', str(mask.dtype), kind=TypeError)
 
 
@@ -171,8 +192,16 @@ ways = pytest.mark.parametrize('way', WAYS)
 
 @ways
 @pytest.mark.parametrize('side', ['source', 'target'])
-@pytest.mark.parametrize('wrong, named', [(lambda ids: ids[0], 'a table (sentences, tokens)'), (lambda ids: ids[None], 'a table (sentences, tokens)'),
-    (lambda ids: ids.float(), 'whole numbers'), (lambda ids: ids.bool(), 'whole numbers')], ids=['1-D', '3-D', 'float', 'bool'])
+@pytest.mark.parametrize(
+    'wrong, named',
+    [
+        (lambda ids: ids[0], 'a table (sentences, tokens)'),
+        (lambda ids: ids[None], 'a table (sentences, tokens)'),
+        (lambda ids: ids.float(), 'whole numbers'),
+        (lambda ids: ids.bool(), 'whole numbers'),
+    ],
+    ids=['1-D', '3-D', 'float', 'bool'],
+)
 def test_ids_are_a_table_of_whole_numbers(way, side, wrong, named):
     src, tgt = (wrong(SRC), TGT) if side == 'source' else (SRC, wrong(TGT))
     refused(lambda: WAYS[way](make(), src, tgt), f'{side} ids', named)
@@ -190,12 +219,19 @@ def test_padding_at_the_left_is_refused(way, positions):
     model, left = make(positions=positions), SRC.clone()
     left[1] = torch.tensor([0, 0, 8, 2])
     refused(lambda: WAYS[way](model, left, TGT), 'row 1', 'padding belongs at the right')
-    refused(lambda: WAYS[way](model, SRC, torch.tensor([[1, 0, 5], [1, 4, 0]])), 'row 0', 'padding belongs at the right')
+    refused(
+        lambda: WAYS[way](model, SRC, torch.tensor([[1, 0, 5], [1, 4, 0]])), 'row 0', 'padding belongs at the right'
+    )
 
 
 def test_packing_refuses_padding_at_the_left():
     refused(lambda: Packing(torch.tensor([[True, True], [False, True]])), 'row 1')
-    for real in (torch.zeros(2, 3, dtype=torch.bool), torch.ones(0, 3, dtype=torch.bool), torch.ones(2, 0, dtype=torch.bool)): Packing(real)
+    for real in (
+        torch.zeros(2, 3, dtype=torch.bool),
+        torch.ones(0, 3, dtype=torch.bool),
+        torch.ones(2, 0, dtype=torch.bool),
+    ):
+        Packing(real)
 
 
 @ways
@@ -227,12 +263,24 @@ def test_compiled_and_exported_as_a_whole():
 
 def test_derived_widths_follow_the_heads():
     base = TransformerConfig()
-    for cfg, widths in ((dataclasses.replace(base, h=4), (128, 128)), (dataclasses.replace(base, d_model=1024, h=16), (64, 64)),
-                        (dataclasses.replace(dataclasses.replace(base, h=4), h=2), (256, 256)), (dataclasses.replace(preset('B1'), h=4), (16, 128)),
-                        (dataclasses.replace(base, d_k=64, h=4), (64, 128)), (copy.deepcopy(dataclasses.replace(base, h=4)), (128, 128))):
+    for cfg, widths in (
+        (dataclasses.replace(base, h=4), (128, 128)),
+        (dataclasses.replace(base, d_model=1024, h=16), (64, 64)),
+        (dataclasses.replace(dataclasses.replace(base, h=4), h=2), (256, 256)),
+        (dataclasses.replace(preset('B1'), h=4), (16, 128)),
+        (dataclasses.replace(base, d_k=64, h=4), (64, 128)),
+        (copy.deepcopy(dataclasses.replace(base, h=4)), (128, 128)),
+    ):
         assert (cfg.d_k, cfg.d_v) == widths
-        assert Transformer(dataclasses.replace(cfg, vocab_size=10, N=1)).encoder[0].self_attention.W_q.out_features == cfg.h*cfg.d_k
-    assert base == TransformerConfig(d_k=64, d_v=64) and hash(base) == hash(TransformerConfig(d_k=64, d_v=64)) and base.d_k == 64
+        assert (
+            Transformer(dataclasses.replace(cfg, vocab_size=10, N=1)).encoder[0].self_attention.W_q.out_features
+            == cfg.h * cfg.d_k
+        )
+    assert (
+        base == TransformerConfig(d_k=64, d_v=64)
+        and hash(base) == hash(TransformerConfig(d_k=64, d_v=64))
+        and base.d_k == 64
+    )
     refused(lambda: dataclasses.replace(base, h=7), 'no multiple of h 7', kind=ValueError)
 
 
@@ -240,7 +288,10 @@ def test_a_loaded_configuration_behaves_as_the_one_that_was_saved(tmp_path):
     checkpoints.save(tmp_path/'derived', make())
     checkpoints.save(tmp_path/'given', make(d_k=4))
     derived, given = (checkpoints.load(tmp_path/name).model.cfg for name in ('derived', 'given'))
-    assert derived == make().cfg and (dataclasses.replace(derived, h=2).d_k, dataclasses.replace(given, h=2).d_k) == (8, 4)
+    assert derived == make().cfg and (dataclasses.replace(derived, h=2).d_k, dataclasses.replace(given, h=2).d_k) == (
+        8,
+        4,
+    )
     assert json.loads((tmp_path/'derived'/'config.json').read_text())['d_k'] is None
     old = dataclasses.asdict(make().cfg)                   # a checkpoint of before: every width is a number
     assert json.loads(json.dumps(old))['d_k'] == 4
@@ -252,16 +303,29 @@ def test_a_loaded_configuration_behaves_as_the_one_that_was_saved(tmp_path):
 WHOLE = ['vocab_size', 'N', 'd_model', 'd_ff', 'h', 'd_k', 'd_v', 'max_len']
 
 
-@pytest.mark.parametrize('name, value', [(name, value) for name in WHOLE for value in (0, -1, True, '8', 8.)] +
-    [(name, value) for name in ('dropout', 'label_smoothing') for value in (-.1, 1., 1, float('nan'), '0.1', True, None)] +
-    [(name, value) for name in ('pad_id', 'bos_id', 'eos_id') for value in (-1, 20, 1., '1', True, None)] +
-    [('bias', 1), ('bias', 'no'), ('norm', None), ('positions', 3), ('d_model', 15)])
+@pytest.mark.parametrize(
+    'name, value',
+    [(name, value) for name in WHOLE for value in (0, -1, True, '8', 8.0)]
+    + [
+        (name, value)
+        for name in ('dropout', 'label_smoothing')
+        for value in (-0.1, 1.0, 1, float('nan'), '0.1', True, None)
+    ]
+    + [(name, value) for name in ('pad_id', 'bos_id', 'eos_id') for value in (-1, 20, 1.0, '1', True, None)]
+    + [('bias', 1), ('bias', 'no'), ('norm', None), ('positions', 3), ('d_model', 15)],
+)
 def test_every_field_has_its_range(name, value):
-    refused(lambda: TransformerConfig(**SMALL | ({'h': 5} if value == 15 else {}) | {name: value}), name, repr(value), kind=ValueError)
+    refused(
+        lambda: TransformerConfig(**SMALL | ({'h': 5} if value == 15 else {}) | {name: value}),
+        name,
+        repr(value),
+        kind=ValueError,
+    )
 
 
 def test_special_ids_differ():
-    for ids in (dict(pad_id=1), dict(bos_id=2), dict(eos_id=0)): refused(lambda: TransformerConfig(**ids), 'three different ids', kind=ValueError)
+    for ids in (dict(pad_id=1), dict(bos_id=2), dict(eos_id=0)):
+        refused(lambda: TransformerConfig(**ids), 'three different ids', kind=ValueError)
 
 
 def test_what_is_in_range_passes():
@@ -285,7 +349,9 @@ def test_an_emptied_model_has_its_positions_again(meta):
 
 def test_positions_move_and_change_type_as_before():
     layer = PositionalEncoding(16, 24)
-    assert torch.equal(layer.double().table, sinusoids(24, 16).double()) and torch.equal(layer.half().table, sinusoids(24, 16).half())
+    assert torch.equal(layer.double().table, sinusoids(24, 16).double()) and torch.equal(
+        layer.half().table, sinusoids(24, 16).half()
+    )
     assert layer.to('meta').table.is_meta
     own = PositionalEncoding(16, 24)
     own.table = own.table.flip(1)                           # somebody else's order of the columns is kept
@@ -313,7 +379,9 @@ def draw(): return random.random(), np.random.rand(), torch.rand(1).item()
 
 @pytest.mark.parametrize('seed', [0, 7, 2**32, 2**63 - 1])
 def test_seeds_give_the_streams_they_always_gave(seed):
-    random.seed(seed); np.random.seed(seed % 2**32); torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
     before = draw()
     core.seed_everything(seed)
     assert draw() == before
@@ -321,7 +389,8 @@ def test_seeds_give_the_streams_they_always_gave(seed):
 
 def test_seeds_of_any_size():
     for seed in (2**64, 10**30):
-        core.seed_everything(seed); before = draw()
+        core.seed_everything(seed)
+        before = draw()
         core.seed_everything(seed)
         assert draw() == before
     refused(lambda: core.seed_everything(-1), '-1', 'negative')
@@ -349,8 +418,17 @@ def nowhere(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize('text', ['[isort]\nline_length = 100\n', 'no section\n', '[a]\nx = 1\n[a]\nx = 2\n', '[DEFAULT]\nlib_name = x\n', b'\xff\xfe'],
-                         ids=['other sections', 'no section', 'section twice', 'nbdev', 'no text'])
+@pytest.mark.parametrize(
+    'text',
+    [
+        '[isort]\nline_length = 100\n',
+        'no section\n',
+        '[a]\nx = 1\n[a]\nx = 2\n',
+        '[DEFAULT]\nlib_name = x\n',
+        b'\xff\xfe',
+    ],
+    ids=['other sections', 'no section', 'section twice', 'nbdev', 'no text'],
+)
 def test_a_foreign_settings_file_is_passed_over(nowhere, text):
     (nowhere/'settings.ini').write_bytes(text if isinstance(text, bytes) else text.encode())
     assert core.profile('cpu').steps == core.Profile().steps
@@ -365,18 +443,27 @@ def test_the_own_settings_file_behind_a_foreign_one_is_found(nowhere):
     refused(lambda: core.profile('gpu'), 'settings.ini: no profile [gpu]; it has ci')
 
 
-@pytest.mark.parametrize('capability, dtype', [((6, 0), 'float32'), ((7, 0), 'float16'), ((7, 5), 'float16'), ((8, 0), 'bfloat16'), ((9, 0), 'bfloat16')])
+@pytest.mark.parametrize(
+    'capability, dtype',
+    [((6, 0), 'float32'), ((7, 0), 'float16'), ((7, 5), 'float16'), ((8, 0), 'bfloat16'), ((9, 0), 'bfloat16')],
+)
 def test_dtype_of_a_gpu_is_what_its_units_multiply(monkeypatch, capability, dtype):
     monkeypatch.setattr(torch.cuda, 'get_device_capability', lambda device=None: capability)
     assert core.fast_dtype(torch.device('cuda')) == dtype
 
 
-@pytest.mark.parametrize('seconds, dtype', [((1., .5), 'bfloat16'), ((1., .9), 'bfloat16'), ((1., .95), 'float32'), ((1., 3.), 'float32')])
+@pytest.mark.parametrize(
+    'seconds, dtype',
+    [((1.0, 0.5), 'bfloat16'), ((1.0, 0.9), 'bfloat16'), ((1.0, 0.95), 'float32'), ((1.0, 3.0), 'float32')],
+)
 def test_dtype_of_a_cpu_is_measured_once(monkeypatch, seconds, dtype):
     "Whatever instructions it claims to have."
     asked = []
-    for flag in ('_is_avx512_bf16_supported', '_is_amx_tile_supported'): monkeypatch.setattr(torch.cpu, flag, lambda: dtype == 'float32', raising=False)
-    monkeypatch.setattr(core, 'product_seconds', lambda kind: (asked.append(kind), seconds[kind == 'bfloat16'])[1], raising=False)
+    for flag in ('_is_avx512_bf16_supported', '_is_amx_tile_supported'):
+        monkeypatch.setattr(torch.cpu, flag, lambda: dtype == 'float32', raising=False)
+    monkeypatch.setattr(
+        core, 'product_seconds', lambda kind: (asked.append(kind), seconds[kind == 'bfloat16'])[1], raising=False
+    )
     if hasattr(core, '_cpu_dtype'): core._cpu_dtype.cache_clear()
     assert [core.fast_dtype(torch.device('cpu')) for _ in range(3)] == [dtype]*3
     assert sorted(asked) == ['bfloat16', 'float32']
@@ -412,7 +499,8 @@ def test_no_rows_and_no_pairs():
 def test_loss_of_a_frozen_part(x_learns, W_learns):
     torch.manual_seed(0)
     x, W, targets = torch.randn(7, 4, dtype=torch.double), torch.randn(5, 4, dtype=torch.double), torch.randint(5, (7,))
-    x.requires_grad_(x_learns); W.requires_grad_(W_learns)
+    x.requires_grad_(x_learns)
+    W.requires_grad_(W_learns)
     projected_loss(x, W, targets, .1, chunk=3)[0].backward()
     found = x.grad, W.grad
     x.grad = W.grad = None

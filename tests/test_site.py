@@ -76,7 +76,9 @@ def test_language_tabs_switch_together():
 
 def test_answers_become_anchors_once():
     taken = []
-    assert rw.rewrite_answers("<!-- R4, R7 -->\nText", taken).startswith('<span class="answer" id="r4"></span><span class="answer" id="r7">')
+    assert rw.rewrite_answers("<!-- R4, R7 -->\nText", taken).startswith(
+        '<span class="answer" id="r4"></span><span class="answer" id="r7">'
+    )
     assert rw.rewrite_answers("<!-- R4 -->\nAgain", taken) == "<!-- R4 -->\nAgain"
     assert taken == ["r4", "r7"]
 
@@ -84,11 +86,18 @@ def test_answers_become_anchors_once():
 def test_api_headings_keep_underscores_and_unique_ids():
     taken = []
     assert rw.rewrite_headings("### causal_mask", taken) == "### causal\\_mask {#causal_mask}"
-    assert [rw.rewrite_headings(f"### {n}", taken)[-12:] for n in ("Profile", "profile")] == ["e {#profile}", "{#profile-2}"]
+    assert [rw.rewrite_headings(f"### {n}", taken)[-12:] for n in ("Profile", "profile")] == [
+        "e {#profile}",
+        "{#profile-2}",
+    ]
 
 
 def test_sidebar_lists_what_exists():
-    contents = [{"href": "index.ipynb"}, {"section": "§4", "contents": [{"href": "07_why.ipynb"}]}, {"section": "§3", "contents": [{"href": "01_a.ipynb"}]}]
+    contents = [
+        {"href": "index.ipynb"},
+        {"section": "§4", "contents": [{"href": "07_why.ipynb"}]},
+        {"section": "§3", "contents": [{"href": "01_a.ipynb"}]},
+    ]
     assert bd.listed(contents, {"index.ipynb": "index.ipynb", "01_a.ipynb": "a.ipynb"}) == [
         {"href": "index.ipynb"}, {"section": "§3", "contents": [{"href": "a.ipynb"}]}]
 
@@ -154,13 +163,17 @@ def test_what_a_page_must_not_have(tmp_path, html, complaint):
 
 def test_what_a_page_may_have(tmp_path):
     (tmp_path / "other.html").write_text('<p id="there"></p>')
-    (tmp_path / "page.html").write_text('<link rel="canonical" href="https://host/page.html"><a href="https://elsewhere/">x</a>'
-                                        '<a href="other.html#there">y</a><a href="#">top</a><img src="data:image/png;base64,AA">')
+    (tmp_path / "page.html").write_text(
+        '<link rel="canonical" href="https://host/page.html"><a href="https://elsewhere/">x</a>'
+        '<a href="other.html#there">y</a><a href="#">top</a><img src="data:image/png;base64,AA">'
+    )
     assert check_site(tmp_path) == []
 
 
 def test_a_stylesheet_must_not_load_from_elsewhere(tmp_path):
-    (tmp_path / "theme.css").write_text('@font-face{src:url(https://fonts.example/f.woff2)} a{background:url(data:image/svg+xml,%3Csvg)}')
+    (tmp_path / "theme.css").write_text(
+        '@font-face{src:url(https://fonts.example/f.woff2)} a{background:url(data:image/svg+xml,%3Csvg)}'
+    )
     assert check_site(tmp_path) == ["theme.css: loads https://fonts.example/f.woff2 from elsewhere"]
 
 
@@ -169,11 +182,19 @@ def test_a_stylesheet_must_not_load_from_elsewhere(tmp_path):
 TOY = {
     "index.ipynb": [cell("# Toy\n\n> Two pages"), cell("See [the lesson](01_toy.ipynb#r1).")],
     "01_toy.ipynb": [
-        cell("# A lesson\n\n> With everything\n\nBelow the title."), cell("#| default_exp toy", "code"),
+        cell("# A lesson\n\n> With everything\n\nBelow the title."),
+        cell("#| default_exp toy", "code"),
         cell("::: {.panel-tabset}\n\n## English\nHello.\n\n## 日本語\nこんにちは。\n\n:::"),
-        cell(EQUATION), cell("<!-- R1 -->\nThe answer."),
-        cell('#| export\ndef twice(\n    x:int  # A number\n) -> int:  # Its double\n    "Double it."\n    return 2*x', "code"),
-        cell('#| export\nclass Twice:\n    "Doubles."\n    def __call__(self,\n        x:int  # Another number\n    ): return 2*x', "code"),
+        cell(EQUATION),
+        cell("<!-- R1 -->\nThe answer."),
+        cell(
+            '#| export\ndef twice(\n    x:int  # A number\n) -> int:  # Its double\n    "Double it."\n    return 2*x',
+            "code",
+        ),
+        cell(
+            '#| export\nclass Twice:\n    "Doubles."\n    def __call__(self,\n        x:int  # Another number\n    ): return 2*x',
+            "code",
+        ),
     ],
 }
 PYPROJECT = """[project]
@@ -255,7 +276,12 @@ def test_build_fails_and_says_why(tmp_path):
     toy_project(tmp_path, {"index.ipynb": [*TOY["index.ipynb"], cell(FAULTS)], "01_toy.ipynb": lesson})
     run = build(tmp_path)
     assert run.returncode == 1
-    for complaint in ("broken link 02_gone.html", "broken link toy.html#gone", "loads https://example.com/pixel.png from elsewhere", "id 'twice' comes twice"):
+    for complaint in (
+        "broken link 02_gone.html",
+        "broken link toy.html#gone",
+        "loads https://example.com/pixel.png from elsewhere",
+        "id 'twice' comes twice",
+    ):
         assert complaint in run.stdout
 
 
@@ -268,4 +294,6 @@ def test_build_fails_for_an_unresolved_reference(tmp_path):
 def test_sidebar_must_not_forget_a_notebook(tmp_path):
     (tmp_path / "sidebar.yml").write_text(SIDEBAR)
     with pytest.raises(rw.SiteError, match="does not list 02_oy.ipynb"):  # whose page's name is part of another's
-        bd.rewrite_config(tmp_path, {"index.ipynb": "index.ipynb", "01_toy.ipynb": "toy.ipynb", "02_oy.ipynb": "oy.ipynb"})
+        bd.rewrite_config(
+            tmp_path, {"index.ipynb": "index.ipynb", "01_toy.ipynb": "toy.ipynb", "02_oy.ipynb": "oy.ipynb"}
+        )

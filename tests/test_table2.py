@@ -1,4 +1,5 @@
 "RNNSearch and ConvS2S beside the Transformer: operations counted, padding and future without effect; the script of Table 2."
+
 import json
 from pathlib import Path
 
@@ -12,8 +13,21 @@ from transformer_nb.experiments.table2 import MODELS, RUNS, build, greedy_anew
 from transformer_nb.tokenizer import BOS, EOS, PAD
 
 BENCHMARKS = Path(__file__).parents[1]/'benchmarks'
-SMALL = {'builtin': {'test': 'test', 'sentences': 3, 'drawn': 300, 'max_words': 8, 'vocab_size': 300, 'batch_tokens': 256, 'flops': 5e8, 'seeds': 1},
-    'multi30k': {'test': 'test', 'sentences': 3, 'vocab_size': 300, 'batch_tokens': 256, 'flops': 5e8, 'seeds': 1}, 'factors': [.5, 1.], 'marks': [.5, 1.]}
+SMALL = {
+    'builtin': {
+        'test': 'test',
+        'sentences': 3,
+        'drawn': 300,
+        'max_words': 8,
+        'vocab_size': 300,
+        'batch_tokens': 256,
+        'flops': 5e8,
+        'seeds': 1,
+    },
+    'multi30k': {'test': 'test', 'sentences': 3, 'vocab_size': 300, 'batch_tokens': 256, 'flops': 5e8, 'seeds': 1},
+    'factors': [0.5, 1.0],
+    'marks': [0.5, 1.0],
+}
 OTHERS = [name for name in MODELS if name != 'Transformer']
 
 
@@ -88,8 +102,13 @@ def test_goes_on_where_it_stopped(table2, tmp_path, monkeypatch):
     table2.main(['--multi30k', 'somewhere', '--out', str(out), '--device', 'cpu'])
     results = json.loads(out.read_text())
     assert results['tuning'] == first['tuning'] and results['runs'][0] == first['runs'][0]  # not made again
-    assert [(run['corpus'], run['model']) for run in results['runs']] == [(corpus, model) for corpus in ('builtin', 'multi30k') for model in MODELS]
-    assert all([point['flops'] >= share*5e8 for point, share in zip(run['curve'], table2.RECIPE['marks'])] == [True]*2 for run in results['runs'])
+    assert [(run['corpus'], run['model']) for run in results['runs']] == [
+        (corpus, model) for corpus in ('builtin', 'multi30k') for model in MODELS
+    ]
+    assert all(
+        [point['flops'] >= share * 5e8 for point, share in zip(run['curve'], table2.RECIPE['marks'])] == [True] * 2
+        for run in results['runs']
+    )
     monkeypatch.setattr(table2, 'RECIPE', table2.RECIPE | {'warmup': 5})
     with pytest.raises(SystemExit, match='another recipe'): table2.main(['--out', str(out)])
 
@@ -99,4 +118,6 @@ def test_results_are_fair():
     results = json.loads((BENCHMARKS/'results'/'table2.json').read_text())
     for run in results['runs']:
         recipe = results['recipe'][run['corpus']]
-        assert [round(point['flops']/recipe['flops'], 2) for point in run['curve']] == pytest.approx(results['recipe']['marks'], abs=.02)
+        assert [round(point['flops'] / recipe['flops'], 2) for point in run['curve']] == pytest.approx(
+            results['recipe']['marks'], abs=0.02
+        )

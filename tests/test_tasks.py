@@ -30,11 +30,26 @@ def mixed(lines):
     return ''.join('\n'*(i % 3 == 0) + line + '\n' for i, line in enumerate(lines))
 
 
-@pytest.mark.parametrize('task', [pytest.param('copy', marks=pytest.mark.slow), 'reverse', pytest.param('sort', marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    'task', [pytest.param('copy', marks=pytest.mark.slow), 'reverse', pytest.param('sort', marks=pytest.mark.slow)]
+)
 def test_task_is_learned(task, tmp_path):
     "train → average → translate, empty lines mixed in → eval."
     write_corpus(tmp_path, task)
-    ok('tnb-train', '--data', tmp_path, '--src', 'in', '--tgt', 'out', '--out', tmp_path/'run', '--device', 'cpu', *SETTINGS)
+    ok(
+        'tnb-train',
+        '--data',
+        tmp_path,
+        '--src',
+        'in',
+        '--tgt',
+        'out',
+        '--out',
+        tmp_path / 'run',
+        '--device',
+        'cpu',
+        *SETTINGS,
+    )
     ok('tnb-average', tmp_path/'run', tmp_path/'mean', '--last', 3)
     given, right = (mixed((tmp_path/f'test.{lang}').read_text().splitlines()) for lang in ('in', 'out'))
     found = ok('tnb-translate', tmp_path/'mean', '--device', 'cpu', stdin=given.encode())

@@ -1,4 +1,5 @@
 "What training once got silently wrong: frozen weights, float16, seeds, the caller's random numbers, special ids, shares and errors of several processes."
+
 import json
 import os
 import random
@@ -55,7 +56,8 @@ def test_a_frozen_run_is_resumed_to_the_last_bit(tmp_path):
 def test_nothing_to_train_is_refused(tmp_path):
     tokenizer = train_tokenizer(TEXT)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2)).requires_grad_(False)
-    with pytest.raises(InputError, match='nothing to train'): Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
+    with pytest.raises(InputError, match='nothing to train'):
+        Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
 
 
 def test_float16_trains_and_resumes_with_its_scale(tmp_path):
@@ -108,7 +110,8 @@ def test_the_callers_random_numbers_are_left_alone(tmp_path):
 def test_another_tokenizer_is_refused(tmp_path):
     tokenizer = train_tokenizer(TEXT)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size + 1, N=1, d_model=16, h=2))
-    with pytest.raises(InputError, match='pieces'): Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
+    with pytest.raises(InputError, match='pieces'):
+        Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
 
 
 def test_special_ids_of_the_model_rule_in_training(tmp_path):
@@ -122,8 +125,10 @@ def test_special_ids_of_the_model_rule_in_training(tmp_path):
     b.embedding.weight.data[new] = a.embedding.weight.data
     pairs = [([4, 5], [6, 7, 4]), ([5], [4]), ([6, 7, 7], [5, 5])]*4
     renamed = [tuple(new[list(side)].tolist() for side in pair) for pair in pairs]
-    trainers = [Trainer(m, None, p, [], TrainingConfig(steps=4, batch_tokens=16, warmup=2, device='cpu'), tmp_path/str(i))
-        for i, (m, p) in enumerate(((a, pairs), (b, renamed)))]
+    trainers = [
+        Trainer(m, None, p, [], TrainingConfig(steps=4, batch_tokens=16, warmup=2, device='cpu'), tmp_path / str(i))
+        for i, (m, p) in enumerate(((a, pairs), (b, renamed)))
+    ]
     losses = [[t.train_step(step) for step, _ in zip(t.batches.stream(), range(4))] for t in trainers]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     batch = Batches(renamed, 64, special=Special(**ids)).make(range(3))
@@ -140,25 +145,34 @@ def test_unequal_shares_of_a_sharded_run_are_refused(tmp_path):
     tokenizer = train_tokenizer(TEXT)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2))
     cfg = TrainingConfig(steps=1, accumulate=3, shard=True, device='cpu')
-    with pytest.raises(InputError, match='choose a multiple of 2'): Trainer(model, tokenizer, [([5], [6])]*9, [], cfg, tmp_path, world=world(2))
+    with pytest.raises(InputError, match='choose a multiple of 2'):
+        Trainer(model, tokenizer, [([5], [6])] * 9, [], cfg, tmp_path, world=world(2))
 
 
 def corpus(folder):
     for name in ('train', 'val'):
         for lang in ('en', 'de'):
-            (folder/f'{name}.{lang}').write_text('\n'.join(' '.join('abcdefgh'[i % n] for i in range(n)) for n in range(2, 9) for _ in range(20)) + '\n')
+            (folder / f'{name}.{lang}').write_text(
+                '\n'.join(' '.join('abcdefgh'[i % n] for i in range(n)) for n in range(2, 9) for _ in range(20)) + '\n'
+            )
 
 
 @pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
 def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
     corpus(tmp_path)
-    settings = '--steps 30 --every 15 --batch-tokens 128 --accumulate 2 --max-len 32 --warmup 8 --device cpu --bleu 20'.split()
+    settings = (
+        '--steps 30 --every 15 --batch-tokens 128 --accumulate 2 --max-len 32 --warmup 8 --device cpu --bleu 20'.split()
+    )
     command = list(map(str, [BIN/'tnb-train', '--data', tmp_path, *settings, '--out']))
     scores = {}
     for name, start, more in (('alone', [], []), ('sharded', [*map(str, TOGETHER), '--no-python'], ['--shard'])):
-        done = subprocess.run([*start, *command, str(tmp_path/name), *more], capture_output=True, text=True, env=ENV, timeout=300)
+        done = subprocess.run(
+            [*start, *command, str(tmp_path / name), *more], capture_output=True, text=True, env=ENV, timeout=300
+        )
         assert done.returncode == 0, done.stderr
-        scores[name] = [line['score'] for line in map(json.loads, open(tmp_path/name/'metrics.jsonl')) if 'score' in line]
+        scores[name] = [
+            line['score'] for line in map(json.loads, open(tmp_path / name / 'metrics.jsonl')) if 'score' in line
+        ]
     assert len(scores['alone']) == 2 and scores['alone'][1] > 0
     assert scores['sharded'] == pytest.approx(scores['alone'], abs=.01)
 
@@ -182,7 +196,16 @@ trainer.fit(quiet=True)
 def test_an_error_in_one_process_arrives_with_its_own_traceback(tmp_path):
     script = tmp_path/'fault.py'
     script.write_text(FAULT)
-    done = subprocess.run(list(map(str, [*TOGETHER, script, os.path.dirname(__file__), tmp_path/'run'])), capture_output=True, text=True, env=ENV, timeout=300)
+    done = subprocess.run(
+        list(map(str, [*TOGETHER, script, os.path.dirname(__file__), tmp_path / 'run'])),
+        capture_output=True,
+        text=True,
+        env=ENV,
+        timeout=300,
+    )
     assert done.returncode != 0
-    assert 'in faulty' in done.stderr and 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (my own fault)' in done.stderr
+    assert (
+        'in faulty' in done.stderr
+        and 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (my own fault)' in done.stderr
+    )
     assert 'gone, its own message says why (mat1' not in done.stderr

@@ -19,14 +19,20 @@ WORDS = 'a the dog cat bird tree sees runs sleeps near small big Hund Katze 犬 
 SENTENCES = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 9)) + ' .' for i in range(400)]
 ANY = st.text(st.characters(exclude_categories=('Cs',)), max_size=5000)     # every character but lone surrogates
 SPLIT = st.text(st.one_of(st.sampled_from('.,!?。、！？ \n\t"」ab다요니죠'), st.characters()), max_size=300)
-FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large])
+FAST = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
 def make(max_len=32, **changes):
     "A small model without training; it ends its sentences soon."
     tokenizer = train_tokenizer(SENTENCES, 80)
     torch.manual_seed(0)
-    cfg = TransformerConfig(**dict(vocab_size=tokenizer.vocab_size, N=1, d_model=16, d_ff=32, h=2, dropout=0., max_len=max_len) | changes)
+    cfg = TransformerConfig(
+        **dict(vocab_size=tokenizer.vocab_size, N=1, d_model=16, d_ff=32, h=2, dropout=0.0, max_len=max_len) | changes
+    )
     return Translator(Transformer(cfg), tokenizer)
 
 
@@ -43,7 +49,9 @@ def copier():
     for _ in range(300):
         batch = make_batch([(row, row) for row in rng.choices(rows, k=24)])
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out, ignore_index=PAD).backward()
+        torch.nn.functional.cross_entropy(
+            model(batch.src, batch.tgt_in).transpose(1, 2), batch.tgt_out, ignore_index=PAD
+        ).backward()
         optimizer.step()
     return Translator(model, found.tokenizer)
 
@@ -74,7 +82,21 @@ def test_models_that_hold_hardly_anything(max_len):
     assert len(found) == 6 and found[0] == ''
 
 
-@pytest.mark.parametrize('text', ['', ' ', '\u3000\t', '\0', '\x00\x1f\x7f\x9f', '\r\n', '\u2028\x85', '\ufeff\u200b\xad\u2060', '\ud800\udfff', '\x1c\x1d'])
+@pytest.mark.parametrize(
+    'text',
+    [
+        '',
+        ' ',
+        '\u3000\t',
+        '\0',
+        '\x00\x1f\x7f\x9f',
+        '\r\n',
+        '\u2028\x85',
+        '\ufeff\u200b\xad\u2060',
+        '\ud800\udfff',
+        '\x1c\x1d',
+    ],
+)
 def test_nothing_visible_is_an_empty_line(translator, text):
     assert clean(text) == '' and translator.translate([text, 'dog', text]) == ['', *translator.translate(['dog']), '']
 
@@ -109,7 +131,17 @@ def test_a_string_is_not_a_list(translator):
         with pytest.raises(TypeError, match='put the sentence into a list'): call('a dog runs .')
 
 
-@pytest.mark.parametrize('wrong', [dict(beam=0), dict(alpha=-1.), dict(alpha=float('nan')), dict(parallel=0), dict(batch_tokens=0), dict(batch_tokens=-5)])
+@pytest.mark.parametrize(
+    'wrong',
+    [
+        dict(beam=0),
+        dict(alpha=-1.0),
+        dict(alpha=float('nan')),
+        dict(parallel=0),
+        dict(batch_tokens=0),
+        dict(batch_tokens=-5),
+    ],
+)
 def test_settings_without_sense_are_refused(translator, wrong):
     with pytest.raises(InputError): translator.translate(['dog'], **wrong)
 
@@ -143,10 +175,14 @@ def test_rejoining_loses_nothing_but_space(text, most):
     (9, 'abcdefghijklmnop', ['abcdefgh', 'ijklmnop']),
     (99, 'It rains. We stay.', ['It rains. We stay.']),
 ])
-def test_where_texts_are_cut(most, text, parts): assert split_text(text, lambda part: len(part.strip()) <= most) == parts
+def test_where_texts_are_cut(most, text, parts):
+    assert split_text(text, lambda part: len(part.strip()) <= most) == parts
 
 
-@pytest.mark.parametrize('text', ['. '*100_000, '.'*200_000, ' '*200_000, 'a'*200_000, '다 '*100_000, ', '*100_000, '\n'*200_000])
+@pytest.mark.parametrize(
+    'text',
+    ['. ' * 100_000, '.' * 200_000, ' ' * 200_000, 'a' * 200_000, '다 ' * 100_000, ', ' * 100_000, '\n' * 200_000],
+)
 def test_splitting_takes_no_quadratic_time(text):
     start = time.perf_counter()
     assert ''.join(split_text(text, lambda part: len(part) <= 1000)) == text
@@ -162,7 +198,9 @@ def test_a_long_text_is_translated_as_its_sentences_are(copier):
     single = copier.translate(lines)
     parts = copier._parts([long])[0]
     assert [part.strip() for part in parts] == lines
-    assert copier.translate([long, '']) == [rejoin(parts, single), ''] and rejoin(parts, single).replace(' ', '') == ''.join(single).replace(' ', '')
+    assert copier.translate([long, '']) == [rejoin(parts, single), ''] and rejoin(parts, single).replace(
+        ' ', ''
+    ) == ''.join(single).replace(' ', '')
     _, *others = copier.nbest([long], beam=2, n=2)[0]
     assert len(others) == 1
 
@@ -245,7 +283,8 @@ def test_int8_from_a_checkpoint(small_run):
     shared = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64, parallel=2)
     scores = lambda found: [score for hyps in found for score, _ in hyps]
     assert scores(shared) == pytest.approx(scores(alone), abs=1e-4)
-    assert scores(plain) != pytest.approx(scores(alone), abs=1e-4)            # or float32 in the threads would not be seen
+    # or float32 in the threads would not be seen
+    assert scores(plain) != pytest.approx(scores(alone), abs=1e-4)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -272,11 +311,18 @@ def test_paper_bleu_by_hand():
     assert paper_bleu(hyp, ref)['score'] == pytest.approx(100*(7/8*5/7*4/6*3/5)**.25, abs=.01)
     assert paper_bleu(['der alte EU-Bericht lobt Ulm.'], ref)['score'] < paper_bleu(hyp, ref)['score']   # cased
     found = paper_bleu(ref, ref)
-    assert found['score'] == 100 and 'tok:moses-like+compounds' in found['signature'] and 'smooth:none' in found['signature']
+    assert (
+        found['score'] == 100
+        and 'tok:moses-like+compounds' in found['signature']
+        and 'smooth:none' in found['signature']
+    )
 
 
 def test_score_is_sacrebleus():
-    hyp, ref = ['Das ist ein Hund.', 'Die Katze schläft heute.', 'Er sieht den alten Baum.'], ['Das ist der Hund.', 'Die Katze schläft.', 'Er sieht den alten Baum.']
+    hyp, ref = (
+        ['Das ist ein Hund.', 'Die Katze schläft heute.', 'Er sieht den alten Baum.'],
+        ['Das ist der Hund.', 'Die Katze schläft.', 'Er sieht den alten Baum.'],
+    )
     found = score(hyp, ref)
     assert found['BLEU']['score'] == round(sacrebleu.corpus_bleu(hyp, [ref]).score, 2)
     assert found['chrF']['score'] == round(sacrebleu.corpus_chrf(hyp, [ref]).score, 2)
@@ -304,7 +350,12 @@ def test_compare():
         assert found[name]['difference'] == pytest.approx(found[name]['scores'][1] - found[name]['scores'][0], abs=.011)
         assert found[name]['scores'][1] == score(good, ref)[name]['score']
         assert 'ar:10000' in found[name]['signature']
-    assert compare(good, good, ref)['BLEU'] | {'signature': ''} == {'scores': (score(good, ref)['BLEU']['score'],)*2, 'difference': 0, 'p': 1., 'signature': ''}
+    assert compare(good, good, ref)['BLEU'] | {'signature': ''} == {
+        'scores': (score(good, ref)['BLEU']['score'],) * 2,
+        'difference': 0,
+        'p': 1.0,
+        'signature': '',
+    }
 
 
 def test_compare_sees_no_proof_in_few_sentences():

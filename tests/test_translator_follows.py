@@ -34,14 +34,19 @@ TOKENIZER = train_tokenizer(TEXTS, 40)
 def build(seed=0, **changes):
     "A model without training, loud enough that every weight matters."
     torch.manual_seed(seed)
-    cfg = TransformerConfig(**dict(vocab_size=TOKENIZER.vocab_size, N=2, d_model=16, d_ff=32, h=4, dropout=.1, max_len=24, norm='pre') | changes)
+    cfg = TransformerConfig(
+        **dict(vocab_size=TOKENIZER.vocab_size, N=2, d_model=16, d_ff=32, h=4, dropout=0.1, max_len=24, norm='pre')
+        | changes
+    )
     model = Transformer(cfg).eval()
     for p in model.parameters():
         if p.dim() > 1: p.data *= 2
     return model
 
 
-def answers(translator): return [(round(score, 4), text) for hyps in translator.nbest(ASKED, beam=2, n=2) for score, text in hyps]
+def answers(translator):
+    return [(round(score, 4), text) for hyps in translator.nbest(ASKED, beam=2, n=2) for score, text in hyps]
+
 
 def fresh(model): return answers(Translator(deepcopy(model), TOKENIZER))
 
@@ -74,7 +79,10 @@ def positions(model): model.positions.table.data.zero_()
 
 def other_layer(model): model.decoder[1] = build(5).decoder[1]
 
-def other_linear(model): model.decoder[0].feed_forward.W_1 = nn.Linear(16, 48); model.decoder[0].feed_forward.W_2 = nn.Linear(48, 16)
+def other_linear(model):
+    model.decoder[0].feed_forward.W_1 = nn.Linear(16, 48)
+    model.decoder[0].feed_forward.W_2 = nn.Linear(48, 16)
+
 
 def pruned(model): prune.random_unstructured(model.decoder[0].cross_attention.W_k, 'weight', .7)
 
@@ -83,8 +91,22 @@ def setting(model): model.encoder[0].residuals[0].norm.eps = 3.
 def other_order(model):
     for residual in model.decoder[0].residuals: residual.pre = False
 
-EDITS = [lambda m: m.load_state_dict(build(3).state_dict()), train_on, zeros, data, one_number, swapped_rows, embedding, final_norm, positions, other_layer,
-         other_linear, pruned, setting, other_order]
+EDITS = [
+    lambda m: m.load_state_dict(build(3).state_dict()),
+    train_on,
+    zeros,
+    data,
+    one_number,
+    swapped_rows,
+    embedding,
+    final_norm,
+    positions,
+    other_layer,
+    other_linear,
+    pruned,
+    setting,
+    other_order,
+]
 
 
 @pytest.mark.parametrize('edit', EDITS, ids=lambda e: e.__name__)
@@ -171,13 +193,23 @@ def test_attention_while_the_model_trains_drops_nothing():
     translator.model.decoder.eval()
     again = translator.attention(ASKED[0])
     assert all(torch.equal(maps[kind], again[kind]) for kind in ('encoder', 'decoder', 'cross'))
-    assert translator.model.training and translator.model.encoder[0].training and not translator.model.decoder[0].training   # as it was
+    # as it was
+    assert (
+        translator.model.training and translator.model.encoder[0].training and not translator.model.decoder[0].training
+    )
 
 
 def test_threads_share_a_translator():
     translator = Translator(build(), TOKENIZER)
     expected, maps = answers(translator), translator.attention(ASKED[0])
-    def ask(i): return answers(translator) == expected if i % 3 else torch.equal(translator.attention(ASKED[0])['cross'], maps['cross'])
+
+    def ask(i):
+        return (
+            answers(translator) == expected
+            if i % 3
+            else torch.equal(translator.attention(ASKED[0])['cross'], maps['cross'])
+        )
+
     with ThreadPoolExecutor(4) as pool: assert all(pool.map(ask, range(40)))
 
 
@@ -187,7 +219,13 @@ class LoRA(nn.Module):
     "A low-rank adapter around a projection; as some libraries make them, without `weight` and `bias`."
     def __init__(self, base, r=2):
         super().__init__()
-        self.base, self.A, self.B, self.drop, self.scale = base, nn.Linear(base.in_features, r, bias=False), nn.Linear(r, base.out_features, bias=False), nn.Dropout(.5), .7
+        self.base, self.A, self.B, self.drop, self.scale = (
+            base,
+            nn.Linear(base.in_features, r, bias=False),
+            nn.Linear(r, base.out_features, bias=False),
+            nn.Dropout(0.5),
+            0.7,
+        )
 
     def forward(self, x): return self.base(x) + self.scale*self.B(self.A(self.drop(x)))
 
@@ -214,7 +252,18 @@ def spectral(linear): return parametrizations.spectral_norm(linear)
 def hooked(linear): linear.register_forward_hook(lambda m, args, y: y + 1.); return linear
 def patched(linear): linear.forward = lambda x: 3*nn.functional.linear(x, linear.weight, linear.bias); return linear
 
-PLACES = [f'{side}.1.{part}' for side in ('encoder', 'decoder') for part in ('self_attention.W_q', 'self_attention.W_k', 'self_attention.W_v', 'self_attention.W_o', 'feed_forward.W_1', 'feed_forward.W_2')]
+PLACES = [
+    f'{side}.1.{part}'
+    for side in ('encoder', 'decoder')
+    for part in (
+        'self_attention.W_q',
+        'self_attention.W_k',
+        'self_attention.W_v',
+        'self_attention.W_o',
+        'feed_forward.W_1',
+        'feed_forward.W_2',
+    )
+]
 PLACES += [f'decoder.0.cross_attention.W_{x}' for x in 'qkvo']
 
 def exchange(model, places, change):
@@ -260,8 +309,14 @@ def test_heads_that_were_taken_away_are_followed(norm):
     model.decoder[1].cross_attention = MultiHeadAttention(32, 1, 12, 5, bias=True)
     model.encoder[1].self_attention = MultiHeadAttention(32, 2, 6, 10)
     model.encoder[0].feed_forward = FeedForward(32, 7)
-    cut = model.decoder[1].self_attention                 # two of four heads, and nobody told d_k
-    cut.W_q, cut.W_k, cut.W_v, cut.W_o, cut.h = nn.Linear(32, 16), nn.Linear(32, 16), nn.Linear(32, 16), nn.Linear(16, 32), 2
+    cut = model.decoder[1].self_attention  # two of four heads, and nobody told d_k
+    cut.W_q, cut.W_k, cut.W_v, cut.W_o, cut.h = (
+        nn.Linear(32, 16),
+        nn.Linear(32, 16),
+        nn.Linear(32, 16),
+        nn.Linear(16, 32),
+        2,
+    )
     decodes_as_the_model(model.double())
     src = pad([[5, 6, 7, 2], [8, 9, 2]])
     assert [h[0][1] for h in beam_search(model, src, 1, 0.)] == greedy(model, src)
@@ -285,13 +340,31 @@ def hook(model): model.encoder[0].self_attention.register_forward_hook(lambda m,
 def pre_hook(model): model.decoder[1].register_forward_pre_hook(lambda m, args: None)
 def logits(model): model.embedding.logits = lambda x: -nn.functional.linear(x, model.embedding.weight)
 
-@pytest.mark.parametrize('change, place', [(other_class, 'encoder.0.feed_forward'), (other_kind_of_layer, 'encoder.0'), (other_norm, 'decoder.0.residuals.1.norm'),
-    (no_matrix, 'decoder.0.feed_forward.W_1'), (mixing, 'decoder.0.self_attention.W_v'), (hook, 'encoder.0.self_attention'), (pre_hook, 'decoder.1'), (logits, 'embedding')])
+@pytest.mark.parametrize(
+    'change, place',
+    [
+        (other_class, 'encoder.0.feed_forward'),
+        (other_kind_of_layer, 'encoder.0'),
+        (other_norm, 'decoder.0.residuals.1.norm'),
+        (no_matrix, 'decoder.0.feed_forward.W_1'),
+        (mixing, 'decoder.0.self_attention.W_v'),
+        (hook, 'encoder.0.self_attention'),
+        (pre_hook, 'decoder.1'),
+        (logits, 'embedding'),
+    ],
+)
 def test_what_cannot_be_followed_is_refused_by_name(change, place):
     model, translator = build(), Translator(build(), TOKENIZER)
-    for call in (lambda: (change(model), inference(model)), lambda: (change(translator.model), translator.translate(ASKED))):
+    for call in (
+        lambda: (change(model), inference(model)),
+        lambda: (change(translator.model), translator.translate(ASKED)),
+    ):
         with pytest.raises(InputError) as e: call()
-        assert str(e.value).startswith(place + ': ') and '\n' not in str(e.value) and 'call the model itself' in str(e.value)
+        assert (
+            str(e.value).startswith(place + ': ')
+            and '\n' not in str(e.value)
+            and 'call the model itself' in str(e.value)
+        )
 
 
 def test_a_model_of_ones_own_is_taken_unless_it_computes_otherwise():
@@ -305,10 +378,15 @@ def test_a_model_of_ones_own_is_taken_unless_it_computes_otherwise():
 def test_exchanged_attention_is_refused_while_it_lasts():
     translator = Translator(build(), TOKENIZER)
     before = answers(translator)
-    for edit in (averaged_heads(translator.model, ['cross']), cut_path(translator.model, 'encoder', torch.zeros(4, 4, dtype=torch.bool))):
-        with edit, pytest.raises(InputError, match='attention: its hooks or exchanged methods'): translator.translate(ASKED)
+    for edit in (
+        averaged_heads(translator.model, ['cross']),
+        cut_path(translator.model, 'encoder', torch.zeros(4, 4, dtype=torch.bool)),
+    ):
+        with edit, pytest.raises(InputError, match='attention: its hooks or exchanged methods'):
+            translator.translate(ASKED)
         assert answers(translator) == before
-    with averaged_heads(translator.model, ['cross']): forced_attention(translator, ASKED[0], ASKED[1])   # by the model itself
+    # by the model itself
+    with averaged_heads(translator.model, ['cross']): forced_attention(translator, ASKED[0], ASKED[1])
 
 
 def test_a_released_model_is_refused():
@@ -329,7 +407,11 @@ def by_torch(translator):
 @pytest.mark.parametrize('live', [True, False, 'edited'])
 def test_copies_translate_alike(way, live, tmp_path):
     checkpoints.save(tmp_path/'run', build(), TOKENIZER, {'src': 'en'})
-    translator = Translator(build(), TOKENIZER, {'src': 'en'}) if live is True else Translator.from_pretrained(tmp_path/'run', 'cpu')
+    translator = (
+        Translator(build(), TOKENIZER, {'src': 'en'})
+        if live is True
+        else Translator.from_pretrained(tmp_path / 'run', 'cpu')
+    )
     if live == 'edited': data(translator.model)
     twin = way(translator)
     assert answers(twin) == answers(translator) and twin.about['src'] == 'en' and type(twin) is Translator
@@ -356,7 +438,8 @@ def test_a_spawned_process_translates_alike(tmp_path):
     checkpoints.save(tmp_path/'run', build(), TOKENIZER)
     translators = [Translator.from_pretrained(tmp_path/'run', 'cpu'), Translator(build(), TOKENIZER)]
     zeros(translators[1].model)
-    with multiprocessing.get_context('spawn').Pool(1) as pool: assert pool.map(answers, translators) == list(map(answers, translators))
+    with multiprocessing.get_context('spawn').Pool(1) as pool:
+        assert pool.map(answers, translators) == list(map(answers, translators))
 
 
 # --- surroundings -----------------------------------------------------------------------------------------------------
@@ -367,21 +450,30 @@ def test_mixed_precision_around_it_changes_nothing(kind):
     model, src = translator.ready, pad([[5, 6, 7, 2], [8, 2]])
     def everything():
         maps = translator.attention(ASKED[0])
-        return answers(translator), answers_of(model, src), maps['target'], [maps[kind].tolist() for kind in ('encoder', 'decoder', 'cross')], [translator.translate(ASKED, parallel=2)]
+        return (
+            answers(translator),
+            answers_of(model, src),
+            maps['target'],
+            [maps[kind].tolist() for kind in ('encoder', 'decoder', 'cross')],
+            [translator.translate(ASKED, parallel=2)],
+        )
+
     def answers_of(model, src): return greedy(model, src), beam_search(model, src), sample(model, src)
     plain = everything()
     with torch.autocast('cpu', dtype=torch.bfloat16):
         assert everything() == plain
         assert answers_of(build(), src) == plain[1] or kind
         assert torch.is_autocast_enabled('cpu')
-    with torch.autocast('cpu', dtype=torch.bfloat16), warnings.catch_warnings(action='ignore'): assert answers(Translator(build(), TOKENIZER, **kind)) == plain[0]
+    with torch.autocast('cpu', dtype=torch.bfloat16), warnings.catch_warnings(action='ignore'):
+        assert answers(Translator(build(), TOKENIZER, **kind)) == plain[0]
 
 
 def numbers_of_threads():
     "What this thread has, and what a new one gets."
     found = []
     thread = Thread(target=lambda: found.append(torch.get_num_threads()))
-    thread.start(); thread.join()
+    thread.start()
+    thread.join()
     return torch.get_num_threads(), *found
 
 
@@ -414,7 +506,8 @@ def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path):
 
 # --- other special ids ------------------------------------------------------------------------------------------------
 
-NEW = torch.tensor([3, 0, 1, 2, *range(4, 40)])      # old id -> new id: PAD 0 -> 3, BOS 1 -> 0, EOS 2 -> 1, unknown 3 -> 2
+# old id -> new id: PAD 0 -> 3, BOS 1 -> 0, EOS 2 -> 1, unknown 3 -> 2
+NEW = torch.tensor([3, 0, 1, 2, *range(4, 40)])
 
 class Renamed:
     "The tokenizer with the new ids."

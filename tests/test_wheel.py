@@ -1,4 +1,5 @@
 "The source distribution makes the wheel, and the wheel works where only it and its dependencies are: no checkout, no notebooks."
+
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,11 @@ assert len(found) == 2 and found[1] == '', found
 
 def build(kind, source, folder):
     "Build an 'sdist' or a 'wheel' as it would be for a release; the file."
-    done = subprocess.run([sys.executable, '-m', 'build', f'--{kind}', '--no-isolation', '--outdir', folder, source], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, '-m', 'build', f'--{kind}', '--no-isolation', '--outdir', folder, source],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return next(folder.glob('*.tar.gz' if kind == 'sdist' else '*.whl'))
 
@@ -41,7 +46,19 @@ def build(kind, source, folder):
 def sdist(tmp_path_factory):
     "The source distribution, built from a copy: a build leaves files where it works."
     copy, out = tmp_path_factory.mktemp('checkout')/'project', tmp_path_factory.mktemp('sdist')
-    others = ('.git', '.venv', '.*_cache', '__pycache__', '*.egg-info', 'build', 'dist', 'runs', '_docs', '_proc', '_site_src')
+    others = (
+        '.git',
+        '.venv',
+        '.*_cache',
+        '__pycache__',
+        '*.egg-info',
+        'build',
+        'dist',
+        'runs',
+        '_docs',
+        '_proc',
+        '_site_src',
+    )
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*others))
     return build('sdist', copy, out)
 
@@ -56,22 +73,35 @@ def wheel(sdist, tmp_path_factory):
 
 def test_source_distribution_is_the_package_alone(sdist):
     with tarfile.open(sdist) as tar: held = {member.name.partition('/')[2] for member in tar if member.isfile()}
-    package = {str(path.relative_to(ROOT)) for pattern in ('*.py', 'data/*') for path in (ROOT/'transformer_nb').glob(pattern)}
+    package = {
+        str(path.relative_to(ROOT))
+        for pattern in ('*.py', 'data/*')
+        for path in (ROOT / 'transformer_nb').glob(pattern)
+    }
     assert package | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
     assert {path.split('/')[0] for path in held if '/' in path} == {'transformer_nb', 'transformer_nb.egg-info'}
 
 
 def test_wheel_of_the_source_distribution_is_whole(wheel):
     with zipfile.ZipFile(wheel) as held:
-        package = {f'transformer_nb/{path.relative_to(ROOT/"transformer_nb")}' for pattern in ('*.py', 'data/*') for path in (ROOT/'transformer_nb').glob(pattern)}
+        package = {
+            f'transformer_nb/{path.relative_to(ROOT / "transformer_nb")}'
+            for pattern in ('*.py', 'data/*')
+            for path in (ROOT / 'transformer_nb').glob(pattern)
+        }
         assert {name for name in held.namelist() if '.dist-info/' not in name} == package
         metadata = held.read(next(name for name in held.namelist() if name.endswith('/METADATA'))).decode()
-    assert 'Classifier: Programming Language :: Python :: 3.13' in metadata and '\nDescription-Content-Type: text/markdown' in metadata
+    assert (
+        'Classifier: Programming Language :: Python :: 3.13' in metadata
+        and '\nDescription-Content-Type: text/markdown' in metadata
+    )
 
 
 def test_lower_bounds_are_those_that_are_tested():
     "constraints-oldest.txt pins the oldest version that each bound of pyproject.toml admits."
-    bounds = dict(line.split('>=') for line in tomllib.loads((ROOT/'pyproject.toml').read_text())['project']['dependencies'])
+    bounds = dict(
+        line.split('>=') for line in tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['dependencies']
+    )
     pins = dict(line.split('==') for line in (ROOT/'constraints-oldest.txt').read_text().split() if '==' in line)
     parts = lambda version: ([int(n) for n in version.split('.')] + [0, 0])[:3]
     assert {name: parts(v) for name, v in pins.items()} == {name: parts(v) for name, v in bounds.items()}
@@ -85,16 +115,33 @@ def new_environment(folder):
 def check(python, run, cwd):
     done = subprocess.run([python, '-I', '-c', SCRIPT, run], cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    done = subprocess.run([python.parent/'tnb-translate', run, '--device', 'cpu'], input='a dog runs .\n', cwd=cwd, capture_output=True, text=True)
+    done = subprocess.run(
+        [python.parent / 'tnb-translate', run, '--device', 'cpu'],
+        input='a dog runs .\n',
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout.count('\n') == 1, done.stderr
 
 
 def test_wheel_imports_and_translates(small_run, wheel, tmp_path):
     "The dependencies are lent by this environment (a .pth file); the package itself is not: its own link is not followed from there."
     python = new_environment(tmp_path/'env')
-    site = Path(subprocess.run([python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'], check=True, capture_output=True, text=True).stdout.strip())
+    site = Path(
+        subprocess.run(
+            [python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+    )
     (site/'dependencies.pth').write_text(sysconfig.get_path('purelib'))
-    subprocess.run([sys.executable, '-m', 'pip', '--python', python, 'install', '-q', '--no-deps', '--no-index', wheel], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, '-m', 'pip', '--python', python, 'install', '-q', '--no-deps', '--no-index', wheel],
+        check=True,
+        capture_output=True,
+    )
     check(python, small_run, tmp_path)
 
 
@@ -102,5 +149,9 @@ def test_wheel_imports_and_translates(small_run, wheel, tmp_path):
 def test_wheel_with_dependencies_of_its_own(small_run, wheel, tmp_path):
     "Everything installed anew, as `pip install` does it."
     python = new_environment(tmp_path/'env')
-    subprocess.run([sys.executable, '-m', 'pip', '--python', python, 'install', '-q', '-c', ROOT/'constraints.txt', wheel], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, '-m', 'pip', '--python', python, 'install', '-q', '-c', ROOT / 'constraints.txt', wheel],
+        check=True,
+        capture_output=True,
+    )
     check(python, small_run, tmp_path)

@@ -1,4 +1,5 @@
 """Table 1: the layers at the edges of their sizes, the counts on real stacks, and the stored measurements against their own raw times."""
+
 import json
 import math
 from itertools import repeat
@@ -9,8 +10,21 @@ import torch
 from torch import nn
 
 from transformer_nb.attention import attention
-from transformer_nb.experiments.why_self_attention import (Convolution, RestrictedSelfAttention, SelfAttention, dependencies, fit_exponent,
-    layer_flops, longest_chain, neighbours, one_hop, path_lengths, peak_memory, recall_layers, table1_layers)
+from transformer_nb.experiments.why_self_attention import (
+    Convolution,
+    RestrictedSelfAttention,
+    SelfAttention,
+    dependencies,
+    fit_exponent,
+    layer_flops,
+    longest_chain,
+    neighbours,
+    one_hop,
+    path_lengths,
+    peak_memory,
+    recall_layers,
+    table1_layers,
+)
 
 MEASURED = json.loads((Path(__file__).parent.parent/'benchmarks'/'results'/'table1.json').read_text())
 
@@ -60,7 +74,8 @@ def test_paths_of_a_ring():
 def test_longest_chain_follows_products_only():
     x = torch.randn(3, 4)
     assert longest_chain(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))(x)) == 2
-    assert longest_chain((nn.Linear(4, 4)(x) + nn.Linear(4, 4)(x)).exp().sum()) == 1      # side by side, not one after the other
+    # side by side, not one after the other
+    assert longest_chain((nn.Linear(4, 4)(x) + nn.Linear(4, 4)(x)).exp().sum()) == 1
 
 
 def test_counting_leaves_the_layer_where_it_is():
@@ -90,7 +105,8 @@ def test_stored_exponents_are_those_of_the_raw_times(size):
     rows, stored = MEASURED[f'by_{size}'], MEASURED['exponents'][size]
     assert rows.keys() == stored.keys()
     for name, row in rows.items():
-        for what in ('flops', 'seconds', 'bytes'): assert fit_exponent(row[size], row[what]) == pytest.approx(stored[name][what], abs=1e-9)
+        for what in ('flops', 'seconds', 'bytes'):
+            assert fit_exponent(row[size], row[what]) == pytest.approx(stored[name][what], abs=1e-9)
 
 
 def test_stored_exponents_are_those_of_table_1():
@@ -104,7 +120,8 @@ def test_stored_counts_are_what_is_counted_today():
     for rows in (MEASURED['by_n'], MEASURED['by_d']):
         for name, row in rows.items():
             if name not in table1_layers(8, 3, 3): continue
-            n, d = row['n'][0], row['d'][0]                      # the smallest of the range: recurrence is counted step by step
+            # the smallest of the range: recurrence is counted step by step
+            n, d = row['n'][0], row['d'][0]
             assert layer_flops(table1_layers(d, **MEASURED['kernel'])[name], n, d) == row['flops'][0]
     chains = {name: row['chain'] for name, row in MEASURED['by_n'].items()}
     assert chains['recurrent'] == MEASURED['by_n']['recurrent']['n'] and set(chains['self-attention']) == {3}
@@ -114,12 +131,23 @@ def test_stored_paths_are_the_formulas():
     k, r, hops = (MEASURED['paths'][key] for key in ('k', 'r', 'hops'))
     for i, n in enumerate(MEASURED['paths']['n']):
         assert (hops['self-attention'][i], hops['recurrent'][i]) == (1, n - 1)
-        assert hops['convolutional'][i] == hops['separable'][i] == math.ceil(2*(n - 1)/(k - 1)) and hops['restricted'][i] == math.ceil(2*(n - 1)/(r - 1))
+        assert hops['convolutional'][i] == hops['separable'][i] == math.ceil(2 * (n - 1) / (k - 1)) and hops[
+            'restricted'
+        ][i] == math.ceil(2 * (n - 1) / (r - 1))
         assert k**(hops['dilated'][i] - 1) < n <= k**hops['dilated'][i]
 
 
 def test_stored_recall_runs_are_complete():
     task = MEASURED['recall']
     runs = {(r['layers'], r['distance'], r['seed']) for r in task['runs']}
-    assert runs == {(name, distance, seed) for name in recall_layers(5, 8, 5, 0) for distance in task['distances'] for seed in task['seeds']}
-    for r in task['runs']: assert r['number'] == len(recall_layers(r['distance'] + 1, 8, task['k'], 0)[r['layers']]) and 0 <= r['accuracy'] <= 1
+    assert runs == {
+        (name, distance, seed)
+        for name in recall_layers(5, 8, 5, 0)
+        for distance in task['distances']
+        for seed in task['seeds']
+    }
+    for r in task['runs']:
+        assert (
+            r['number'] == len(recall_layers(r['distance'] + 1, 8, task['k'], 0)[r['layers']])
+            and 0 <= r['accuracy'] <= 1
+        )

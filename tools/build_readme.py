@@ -1,4 +1,5 @@
 """Make README.md from nbs/index.ipynb: `python tools/build_readme.py`. With `--check`, only say whether it is up to date."""
+
 import posixpath
 import re
 import sys
@@ -65,7 +66,8 @@ def main(
 ):
     "Write README.md, or fail if it is not what the notebook says."
     cfg = get_config()
-    path, source = cfg.config_path / "README.md", f"{cfg.git_url}/blob/{cfg.branch}"  # git_url is Repository in pyproject.toml
+    # git_url is Repository in pyproject.toml
+    path, source = cfg.config_path / "README.md", f"{cfg.git_url}/blob/{cfg.branch}"
     text = readme(cfg.nbs_path / cfg.readme_nb, source)
     if not check:
         path.write_text(text)

@@ -1,4 +1,5 @@
 """What must hold of the built site: no page loads anything from elsewhere, ids are unique, links inside the site lead somewhere."""
+
 import re
 from html.parser import HTMLParser
 from pathlib import Path

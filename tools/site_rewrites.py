@@ -37,7 +37,9 @@ def number_labels(cells):
     "Number the labelled equations and figures of a notebook, in order: `{'eq-attention': ('Equation', 1)}`."
     numbers, count = {}, {"Equation": 0, "Figure": 0}
     for cell in cells:
-        kind, pattern, group = ("Equation", EQUATION, "id") if cell["cell_type"] == "markdown" else ("Figure", FIGURE, 1)
+        kind, pattern, group = (
+            ("Equation", EQUATION, "id") if cell["cell_type"] == "markdown" else ("Figure", FIGURE, 1)
+        )
         for m in pattern.finditer(text_of(cell)):
             count[kind] += 1
             numbers[m[group]] = kind, count[kind]
@@ -46,7 +48,9 @@ def number_labels(cells):
 
 def rewrite_equations(text, numbers):
     "`$$…$$ {#eq-x}` becomes a numbered equation in a div with that id."
-    return EQUATION.sub(lambda m: f"::: {{#{m['id']}}}\n$$\n{m['tex'].strip()} \\tag{{{numbers[m['id']][1]}}}\n$$\n:::\n", text)
+    return EQUATION.sub(
+        lambda m: f"::: {{#{m['id']}}}\n$$\n{m['tex'].strip()} \\tag{{{numbers[m['id']][1]}}}\n$$\n:::\n", text
+    )
 
 
 def rewrite_references(text, numbers):
@@ -68,6 +72,7 @@ def rewrite_links(text, renamed, doc_url):
 
 def rewrite_headings(text, taken):
     "Headings of the API get the ids that nbdev's links use, and keep their underscores; `profile` stands beside `Profile`."
+
     def heading(m):
         name = m[2].lower()
         taken.append(name)

@@ -46,10 +46,11 @@ def forced_attention(
     translator, # translation.Translator
     source:str, # A sentence
     target:str  # Its translation, whatever the model thinks of it
-) -> dict:      # As `Translator.attention`: 'source', 'target': pieces; weights of the three kinds, shape (N, h, queries, keys)
+) -> dict:  # As `Translator.attention`: 'source', 'target': pieces; weights of the three kinds, shape (N, h, queries, keys)
     "All attention maps while the model is fed with a given translation; raises `TooLong` as `Translator.attention` does."
     src, tgt = translator.encode([source, target])
-    if min(len(src), len(tgt)) == 1: raise InputError("an empty sentence has no attention to look at: give two with words")
+    if min(len(src), len(tgt)) == 1:
+        raise InputError("an empty sentence has no attention to look at: give two with words")
     return translator.maps(src, tgt[:-1])
 
 # %% ../nbs/19_attention_maps.ipynb #442f6be8
@@ -88,10 +89,13 @@ def plot_heads(
     N, h = maps[kind].shape[:2]
     fig, axes = plt.subplots(N, h, figsize=(1 + 1.6*h, .6 + 1.6*N), sharex=True, sharey=True, squeeze=False)
     for (layer, head), ax in ((divmod(i, h), ax) for i, ax in enumerate(axes.flat)):
-        ax.imshow(maps[kind][layer, head], vmin=0, vmax=1, cmap='Blues', aspect='auto'); ax.grid(False)
+        ax.imshow(maps[kind][layer, head], vmin=0, vmax=1, cmap='Blues', aspect='auto')
+        ax.grid(False)
         ax.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=8)
-        ax.set_xticks(range(len(keys)), keys, rotation=90, fontsize=7); ax.set_yticks(range(len(queries)), queries, fontsize=7)
-    fig.supxlabel('key', fontsize=9); fig.supylabel('query', fontsize=9)
+        ax.set_xticks(range(len(keys)), keys, rotation=90, fontsize=7)
+        ax.set_yticks(range(len(queries)), queries, fontsize=7)
+    fig.supxlabel('key', fontsize=9)
+    fig.supylabel('query', fontsize=9)
     return fig
 
 # %% ../nbs/19_attention_maps.ipynb #497e5c1f
@@ -99,23 +103,47 @@ def compact(
     maps:dict # Maps of pieces or of words
 ) -> dict:    # The same for JSON, weights as whole thousandths in nested lists
     "Maps small enough for a file or a web page."
-    return {side: list(maps[side]) for side in ('source', 'target')} | {kind: (1000*maps[kind]).round().int().tolist() for kind in KINDS}
+    return {side: list(maps[side]) for side in ('source', 'target')} | {
+        kind: (1000 * maps[kind]).round().int().tolist() for kind in KINDS
+    }
+
 
 def expand(
     packed:dict # From `compact`
 ) -> dict:      # Maps, weights with three digits
     "Undo `compact`, but for the rounding."
-    return {side: packed[side] for side in ('source', 'target')} | {kind: torch.tensor(packed[kind])/1000 for kind in KINDS}
+    return {side: packed[side] for side in ('source', 'target')} | {
+        kind: torch.tensor(packed[kind]) / 1000 for kind in KINDS
+    }
 
 # %% ../nbs/19_attention_maps.ipynb #3fd4c1f0
-TITLES = {'encoder': 'encoder: source looks at source', 'decoder': 'decoder: target looks at what was said before', 'cross': 'cross: target looks at source'}
+TITLES = {
+    'encoder': 'encoder: source looks at source',
+    'decoder': 'decoder: target looks at what was said before',
+    'cross': 'cross: target looks at source',
+}
+
 
 def _asset(name): return resources.files('transformer_nb').joinpath(f'data/{name}').read_text(encoding='utf-8').strip()
 
 def _view(maps):
     packed = compact(maps)
-    kinds = {kind: dict(zip(('queries', 'keys'), labels(maps, kind)), title=TITLES[kind], lead='From ' if kind == 'encoder' else 'To predict ', weights=packed[kind]) for kind in KINDS}
-    return {'title': ''.join(maps['source'][:-1]).replace('▁', ' ').strip() if '▁' in maps['source'][0] else ' '.join(maps['source'][:-1]), 'kinds': kinds}
+    kinds = {
+        kind: dict(
+            zip(('queries', 'keys'), labels(maps, kind)),
+            title=TITLES[kind],
+            lead='From ' if kind == 'encoder' else 'To predict ',
+            weights=packed[kind],
+        )
+        for kind in KINDS
+    }
+    return {
+        'title': ''.join(maps['source'][:-1]).replace('▁', ' ').strip()
+        if '▁' in maps['source'][0]
+        else ' '.join(maps['source'][:-1]),
+        'kinds': kinds,
+    }
+
 
 class Viewer:
     "A piece of HTML that notebooks show, and that can be saved as a page."
@@ -130,8 +158,12 @@ class Viewer:
         path:str|Path # File to write, such as maps.html
     ):
         "Write a page that any browser opens, without a network."
-        Path(path).write_text('<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<meta name="color-scheme" content="light dark">\n'
-            f'<meta name="viewport" content="width=device-width">\n<title>Attention maps</title>\n{self.html}\n</html>\n', encoding='utf-8')
+        Path(path).write_text(
+            '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<meta name="color-scheme" content="light dark">\n'
+            f'<meta name="viewport" content="width=device-width">\n<title>Attention maps</title>\n{self.html}\n</html>\n',
+            encoding='utf-8',
+        )
+
 
 def attention_viewer(
     maps:dict|list # Maps of pieces or of words, from `Translator.attention`; or several such
@@ -140,8 +172,10 @@ def attention_viewer(
     views = [_view(m) for m in (maps if isinstance(maps, list) else [maps])]
     if not views: raise InputError("no maps to show: give what Translator.attention returns, or a list of such")
     data = html.escape(json.dumps(views, ensure_ascii=False, separators=(',', ':')))
-    return Viewer(f'<style>{_asset("viewer.css")}</style>\n<div class="tnb-attention" data-maps="{data}">This viewer of attention maps needs JavaScript: '
-        f'run the cell again, trust the notebook, or open the page of this lesson.</div>\n<script>(() => {{\n{_asset("viewer.js")}\n}})()</script>')
+    return Viewer(
+        f'<style>{_asset("viewer.css")}</style>\n<div class="tnb-attention" data-maps="{data}">This viewer of attention maps needs JavaScript: '
+        f'run the cell again, trust the notebook, or open the page of this lesson.</div>\n<script>(() => {{\n{_asset("viewer.js")}\n}})()</script>'
+    )
 
 # %% ../nbs/19_attention_maps.ipynb #2eefee62
 def aer(
@@ -265,30 +299,50 @@ def _partners(e, i): return [j for k, j in e.alignment if k == i]
 def _far(name, e, i, k):
     "English word i depends on English word k, and so do their translations."
     word, noun = min(_partners(e, i)), min(_partners(e, k))
-    return Dependency(name, word, i - k, {'encoder': (i, k), 'decoder': (word, noun + 1), 'cross': (word, k)}) if noun < word else None
+    return (
+        Dependency(name, word, i - k, {'encoder': (i, k), 'decoder': (word, noun + 1), 'cross': (word, k)})
+        if noun < word
+        else None
+    )
 
 # %% ../nbs/19_attention_maps.ipynb #507986a6
 def _pronoun(e, paths):
     tags = [p[-1] for p in paths]
     verb = next(i for i, tag in enumerate(tags) if tag in VERBS)
     noun = next(i for i, tag in enumerate(tags) if i > verb and tag in NOUNS)
-    while tags[noun + 1] in NOUNS and _partners(e, noun + 1) == _partners(e, noun): noun += 1  # "tool box": one German word, the last one counts
+    # "tool box": one German word, the last one counts
+    while tags[noun + 1] in NOUNS and _partners(e, noun + 1) == _partners(e, noun): noun += 1
     return _far('pronoun', e, len(tags) - 1 - tags[::-1].index('PRP'), noun)
 
 def _agreement(e, paths):
     if not any(p[:3] == ('S', 'NP', 'SBAR') for p in paths): return
     verb = next(i for i, p in enumerate(paths) if p[:2] == ('S', 'VP'))
     noun = max(i for i, p in enumerate(paths) if p[:3] == ('S', 'NP', 'NP') and p[-1] in NOUNS)
-    if paths[verb][-1] in ('VBD', 'MD') and e.en.split()[verb] not in ('was', 'were'): return _far('agreement', e, verb, noun)
+    if paths[verb][-1] in ('VBD', 'MD') and e.en.split()[verb] not in ('was', 'were'):
+        return _far('agreement', e, verb, noun)
+
 
 def _bracket(e, paths):
     verbs = [i for i, p in enumerate(paths) if p[-1] in VERBS and set(p[:-1]) <= {'S', 'VP'}]
     german = sorted({j for i in verbs for j in _partners(e, i)})
     if not german or german[0] == german[-1]: return
     english = next(i for i in verbs if german[-1] in _partners(e, i))
-    return Dependency('bracket', german[-1], german[-1] - german[0], {'encoder': None, 'decoder': (german[-1], german[0] + 1), 'cross': (german[-1], english)})
+    return Dependency(
+        'bracket',
+        german[-1],
+        german[-1] - german[0],
+        {'encoder': None, 'decoder': (german[-1], german[0] + 1), 'cross': (german[-1], english)},
+    )
 
-_RULES = {'far_pronoun': _pronoun, 'relative_clause': _agreement, 'perfect': _bracket, 'modal': _bracket, 'separable': _bracket}
+
+_RULES = {
+    'far_pronoun': _pronoun,
+    'relative_clause': _agreement,
+    'perfect': _bracket,
+    'modal': _bracket,
+    'separable': _bracket,
+}
+
 
 def dependency(
     e               # clauses.Example, a sentence of the grammar
@@ -322,10 +376,14 @@ def plot_links(
     for (layer, head), color in zip(heads, COLORS):
         ax.plot([], [], color=color, lw=2, label=f'layer {layer + 1}, head {head + 1}')
         for i in range(len(rows)) if query is None else [query]:
-            for j, w in enumerate(maps[kind][layer, head, i].tolist()): ax.plot([x[i], y[j]], [1, 0], color=color, alpha=min(1., w), lw=2)
-    for i, word in enumerate(rows): ax.text(x[i], 1.04, word, rotation=60, fontsize=9, alpha=1 if query in (None, i) else .45)
+            for j, w in enumerate(maps[kind][layer, head, i].tolist()):
+                ax.plot([x[i], y[j]], [1, 0], color=color, alpha=min(1.0, w), lw=2)
+    for i, word in enumerate(rows):
+        ax.text(x[i], 1.04, word, rotation=60, fontsize=9, alpha=1 if query in (None, i) else 0.45)
     for j, word in enumerate(keys): ax.text(y[j], -.04, word, rotation=60, fontsize=9, ha='right', va='top')
-    ax.set(xlim=(0, 1), ylim=(0, 1)); ax.axis('off'); ax.legend(fontsize=8, loc='center left', bbox_to_anchor=(1, .5))
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    ax.axis('off')
+    ax.legend(fontsize=8, loc='center left', bbox_to_anchor=(1, .5))
     fig.suptitle(title, fontsize=10)
     return fig
 

@@ -59,7 +59,11 @@ class Batch:
         device # torch device
     ) -> 'Batch':
         "The batch on another device; the count goes with it, so that no GPU is asked for it."
-        return Batch(*(t.to(device, non_blocking=True) for t in (self.src, self.tgt_in, self.tgt_out)), self.n_tokens, self.pad_id)
+        return Batch(
+            *(t.to(device, non_blocking=True) for t in (self.src, self.tgt_in, self.tgt_out)),
+            self.n_tokens,
+            self.pad_id,
+        )
 
 # %% ../nbs/10_batching.ipynb #53269a0c
 def make_batch(
@@ -70,7 +74,13 @@ def make_batch(
     if not pairs: raise InputError("a batch of no sentence pairs: give at least one")
     rows = [[pair[side] for pair in pairs] for side in (0, 1)]
     src, tgt = (pad(side, pad_id=special.pad_id) for side in rows)
-    return Batch(_ended(src, rows[0], special), F.pad(tgt, (1, 0), value=special.bos_id), _ended(tgt, rows[1], special), pad_id=special.pad_id)
+    return Batch(
+        _ended(src, rows[0], special),
+        F.pad(tgt, (1, 0), value=special.bos_id),
+        _ended(tgt, rows[1], special),
+        pad_id=special.pad_id,
+    )
+
 
 def _ended(table, rows, special):
     "One column more, and EOS behind the last token of every row."
@@ -87,7 +97,10 @@ def encode_pairs(
     sides = [tokenizer.encode([pair[side] for pair in split.pairs]) for side in (0, 1)]
     for file, rows in zip((split.src_file, split.tgt_file), sides):
         for i, row in enumerate(rows):
-            if len(row) + 1 > max_len: raise InputError(f"{file}:{split.line(i)}: {len(row):,} tokens do not fit the model's max_len {max_len:,}: remove or split the sentence")
+            if len(row) + 1 > max_len:
+                raise InputError(
+                    f"{file}:{split.line(i)}: {len(row):,} tokens do not fit the model's max_len {max_len:,}: remove or split the sentence"
+                )
     return list(zip(*sides))
 
 # %% ../nbs/10_batching.ipynb #55fe81f0
@@ -118,10 +131,23 @@ class Batches:
         world:int=1,             # Number of processes
         special=Special()        # Ids of padding, BOS and EOS: the model's configuration, if it has others
     ):
-        if not pairs: raise InputError("no sentence pairs: a stream of batches needs at least one; give a corpus that is not empty")
+        if not pairs:
+            raise InputError(
+                "no sentence pairs: a stream of batches needs at least one; give a corpus that is not empty"
+            )
         if not 0 <= rank < world: raise ValueError(f"rank {rank} of {world} processes: ranks go from 0 to {world - 1}")
-        if per_step < world: raise InputError(f"{per_step} micro-batches a step are too few for {world} processes: take at least {world} a step, or start fewer processes")
-        self.batch_tokens, self.seed, self.per_step, self.rank, self.world, self.special = batch_tokens, seed, per_step, rank, world, special
+        if per_step < world:
+            raise InputError(
+                f"{per_step} micro-batches a step are too few for {world} processes: take at least {world} a step, or start fewer processes"
+            )
+        self.batch_tokens, self.seed, self.per_step, self.rank, self.world, self.special = (
+            batch_tokens,
+            seed,
+            per_step,
+            rank,
+            world,
+            special,
+        )
         self.pairs = list(zip(*(_arrays([pair[side] for pair in pairs]) for side in (0, 1))))
         n_src, n_tgt = (np.array([len(pair[side]) + 1 for pair in self.pairs]) for side in (0, 1))  # + EOS
         self.lengths, self.n_targets = np.maximum(n_src, n_tgt), n_tgt

@@ -29,7 +29,15 @@ from .transformer import PerHead, Transformer, TransformerConfig
 
 # %% ../nbs/13_checkpoints.ipynb #80c7f331
 FORMAT = 2  # Version of the directory's layout; format 1 had no manifest
-FILES = ('config.json', 'model.safetensors', 'tokenizer.model', 'training.json', 'optimizer.safetensors', 'manifest.json')
+FILES = (
+    'config.json',
+    'model.safetensors',
+    'tokenizer.model',
+    'training.json',
+    'optimizer.safetensors',
+    'manifest.json',
+)
+
 
 @dataclass
 class Checkpoint:
@@ -61,7 +69,9 @@ def save(
         _write(tmp, model.cfg, tensors, tokenizer, training)
         _swap(tmp, place)
     except (OSError, SafetensorError) as e:
-        raise InputError(f"{path}: cannot be written ({shorten(str(e), 120)}); make room, or choose another directory") from None
+        raise InputError(
+            f"{path}: cannot be written ({shorten(str(e), 120)}); make room, or choose another directory"
+        ) from None
     finally: shutil.rmtree(tmp, ignore_errors=True)
 
 def whole_tensors(
@@ -80,7 +90,10 @@ def _state(optimizer):
 def _write(folder, cfg, tensors, tokenizer, training):
     folder.mkdir(parents=True)
     # A width that was worked out stays open: the model that is read can be changed like the one that was written
-    _write_json(folder/'config.json', {name: None if isinstance(value, PerHead) else value for name, value in asdict(cfg).items()})
+    _write_json(
+        folder / 'config.json',
+        {name: None if isinstance(value, PerHead) else value for name, value in asdict(cfg).items()},
+    )
     for name, values in tensors.items(): save_file(values, folder/name)
     if tokenizer: tokenizer.save(folder/'tokenizer.model')
     if training is not None: _write_json(folder/'training.json', training)
@@ -132,7 +145,10 @@ def check_own(
     path:str|Path # Where a checkpoint is to be written
 ):
     "Raises `InputError` if something else lies there, before it costs a run its end."
-    if found := _foreign(Path(path)): raise InputError(f"{path}: is there already and is no checkpoint ({found[0]} lies in it); move that, or choose another directory")
+    if found := _foreign(Path(path)):
+        raise InputError(
+            f"{path}: is there already and is no checkpoint ({found[0]} lies in it); move that, or choose another directory"
+        )
 
 # %% ../nbs/13_checkpoints.ipynb #09ebc23e
 AGAIN = 'copy the whole checkpoint directory again, or use an older checkpoint'
@@ -156,18 +172,22 @@ def _checked(file, size, sha256, keep=True):
     except FileNotFoundError: raise InputError(f"{file}: missing; {AGAIN}") from None
     except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
     if found < size: raise InputError(f"{file}: broken, cut off ({found:,} of {size:,} bytes); {AGAIN}")
-    if digest.hexdigest() != sha256: raise InputError(f"{file}: broken, altered (it is not as manifest.json says); {AGAIN}")
+    if digest.hexdigest() != sha256:
+        raise InputError(f"{file}: broken, altered (it is not as manifest.json says); {AGAIN}")
     return data
 
 # %% ../nbs/13_checkpoints.ipynb #594c44fd
 def _manifest(path):
     "What manifest.json promises: name -> (bytes, sha256)."
     file = path/'manifest.json'
-    if not os.path.exists(file) and 'format' not in _json(path/'config.json'): raise InputError(f"{file}: missing; {AGAIN}")
+    if not os.path.exists(file) and 'format' not in _json(path / 'config.json'):
+        raise InputError(f"{file}: missing; {AGAIN}")
     manifest = _json(file if os.path.exists(file) else path/'config.json')
     if manifest.get('format') != FORMAT:
-        raise InputError(f"{path}: a checkpoint of format {manifest.get('format')}, and this version reads format {FORMAT}; "
-                         "train again, or use the version of transformer_nb that wrote it")
+        raise InputError(
+            f"{path}: a checkpoint of format {manifest.get('format')}, and this version reads format {FORMAT}; "
+            "train again, or use the version of transformer_nb that wrote it"
+        )
     try: files = {name: (int(entry['bytes']), entry['sha256']) for name, entry in manifest['files'].items()}
     except (KeyError, TypeError, ValueError, AttributeError): files = {}
     if not set(FILES[:2]) <= files.keys() <= set(FILES[:-1]): raise InputError(f"{file}: broken; {AGAIN}")
@@ -192,13 +212,13 @@ def steps(
 
 def newest(
     run:str|Path # Directory of a training run
-) -> Path:       # Its newest valid checkpoint
+) -> Path:  # Its newest valid checkpoint
     "The newest checkpoint of a run whose files are all as written; warns of each newer one that is broken, raises `InputError` if none is left."
     return _pick(Path(run), steps(run))[0]
 
 def find(
     path:str|Path # A checkpoint directory, or a run that holds some
-) -> Path:        # A checkpoint directory
+) -> Path:  # A checkpoint directory
     "The checkpoint meant by `path`: itself, the run's average, or its newest valid step; raises `InputError` if there is none."
     path = _itself(Path(path))
     return path if _claims(path) else _pick(path, [*steps(path), path/'averaged'])[0]
@@ -220,7 +240,9 @@ def _pick(run, candidates, keep=()):
             faults.append(e)
             warnings.warn(f"a broken checkpoint is passed over: {e}", stacklevel=3)
     if faults: raise InputError(f"{run}: holds no valid checkpoint; the newest: {faults[0]}")
-    raise InputError(f"{run}: holds no checkpoint (no config.json); copy the whole directory again, or train one with tnb-train --out {run}")
+    raise InputError(
+        f"{run}: holds no checkpoint (no config.json); copy the whole directory again, or train one with tnb-train --out {run}"
+    )
 
 # %% ../nbs/13_checkpoints.ipynb #b5651f24
 def prune(
@@ -257,7 +279,8 @@ def load(
     "Read and verify a checkpoint; raises `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
     path, keep = _itself(Path(path)), FILES[:4]  # the optimizer's state is checked, but not kept
     path, data = (path, _read(path, keep)) if _claims(path) else _pick(path, [*steps(path), path/'averaged'], keep)
-    weights = _tensors(path/'model.safetensors', data.pop('model.safetensors'))  # the bytes go before the model comes: a quarter less memory
+    # the bytes go before the model comes: a quarter less memory
+    weights = _tensors(path/'model.safetensors', data.pop('model.safetensors'))
     model = _build(path/'config.json', data['config.json'])
     _fill(model, path/'model.safetensors', weights)
     tokenizer = _tokenizer(path/'tokenizer.model', data['tokenizer.model']) if 'tokenizer.model' in data else None
@@ -269,9 +292,13 @@ def _build(file, data):
     "The model that a config.json describes, its weights still random."
     cfg = _json(file, data)
     unknown = set(cfg) - {f.name for f in fields(TransformerConfig)}
-    if unknown: raise InputError(f"{file}: unknown field {sorted(unknown)[0]!r}; use the version of transformer_nb that wrote it")
+    if unknown:
+        raise InputError(
+            f"{file}: unknown field {sorted(unknown)[0]!r}; use the version of transformer_nb that wrote it"
+        )
     try:
-        with torch.random.fork_rng([]): return Transformer(TransformerConfig(**cfg))  # the caller's random numbers stay as they are
+        # the caller's random numbers stay as they are
+        with torch.random.fork_rng([]): return Transformer(TransformerConfig(**cfg))
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as e:
         raise InputError(f"{file}: describes no model ({shorten(str(e), 120)}); {AGAIN}") from None
 
@@ -297,7 +324,10 @@ def load_optimizer(
     "Read the optimizer's state back, to go on with training; raises `InputError` if it is missing, broken or of another model."
     path, name = Path(path), 'optimizer.safetensors'
     promised = _manifest(path).get(name)
-    if not promised: raise InputError(f"{path/name}: missing, as this checkpoint is not one to resume from; use a step-* directory of the run")
+    if not promised:
+        raise InputError(
+            f"{path / name}: missing, as this checkpoint is not one to resume from; use a step-* directory of the run"
+        )
     state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
     for key, value in _tensors(path/name, _checked(path/name, *promised)).items():
         i, part = key.split('.')
@@ -323,10 +353,14 @@ def check_fits(
     remedy = 'keep to the settings of that run, or begin another in a new directory'
     for f in fields(cfg):
         theirs, ours = getattr(found.model.cfg, f.name), getattr(cfg, f.name)
-        if theirs != ours: raise InputError(f"{found.path}: of another model ({f.name} is {theirs!r}, not {ours!r}); {remedy}")
+        if theirs != ours:
+            raise InputError(f"{found.path}: of another model ({f.name} is {theirs!r}, not {ours!r}); {remedy}")
     if (found.tokenizer and found.tokenizer.model) == (tokenizer and tokenizer.model): return
     pairs = enumerate(zip_longest(_pieces(found.tokenizer), _pieces(tokenizer)))
-    why = next((f'piece {i} is {theirs!r}, not {ours!r}' for i, (theirs, ours) in pairs if theirs != ours), 'the same pieces, joined by other rules')
+    why = next(
+        (f'piece {i} is {theirs!r}, not {ours!r}' for i, (theirs, ours) in pairs if theirs != ours),
+        'the same pieces, joined by other rules',
+    )
     raise InputError(f"{found.path}: of another vocabulary ({why}); {remedy}")
 
 def _pieces(tokenizer): return tokenizer.pieces(list(range(tokenizer.vocab_size))) if tokenizer else []
@@ -335,7 +369,7 @@ def _pieces(tokenizer): return tokenizer.pieces(list(range(tokenizer.vocab_size)
 def average(
     paths:list,     # Checkpoint directories of one run
     out:str|Path    # Directory to write
-) -> Checkpoint:    # The average, as written
+) -> Checkpoint:  # The average, as written
     "The mean of several checkpoints' weights (§6.1: the last 5 of base, the last 20 of big), written as a checkpoint; raises `InputError` for checkpoints of different models."
     if not paths: raise InputError(f"{out}: nothing to average; train first")
     last = load(paths[-1])

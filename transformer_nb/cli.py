@@ -55,7 +55,9 @@ def _command(
 
 def _options(function, name, pos):
     parser = anno_parser(function, name, pos=list(pos))
-    parser.add_argument('--version', action='version', version=f'transformer_nb {__version__}', help='Show the version and exit')
+    parser.add_argument(
+        '--version', action='version', version=f'transformer_nb {__version__}', help='Show the version and exit'
+    )
     given = vars(parser.parse_args())
     return {option: given[option] for option in signature(function).parameters}
 
@@ -77,7 +79,10 @@ def _check_same(found, cfg, about):
     checkpoints.check_fits(found, model_preset(vocab_size=found.tokenizer.vocab_size, **cfg), found.tokenizer)
     for name, value in about.items():
         if found.training.get(name, value) != value:
-            raise InputError(f"{found.path}: its run has {name} {found.training[name]!r}, not {value!r}; give the same command again with --resume, or choose another --out")
+            raise InputError(
+                f"{found.path}: its run has {name} {found.training[name]!r}, not {value!r}; give the same command again with --resume, or choose another --out"
+            )
+
 
 KEPT = ('batch_tokens', 'accumulate', 'warmup', 'lr_factor', 'clip', 'dtype', 'threads', 'every', 'patience')
 
@@ -85,15 +90,24 @@ def _defaults(found, preset, minutes, data, world):
     "What is taken for options that were not given: a resumed run's own, else what suits."
     if found:
         settings = found.training['settings']
-        return {name: settings.get(name) for name in KEPT} | {'norm': found.model.cfg.norm, 'dropout': found.model.cfg.dropout}
+        return {name: settings.get(name) for name in KEPT} | {
+            'norm': found.model.cfg.norm,
+            'dropout': found.model.cfg.dropout,
+        }
     dropout = 0. if data == 'builtin' else model_preset(preset).dropout
-    return suited(preset, minutes) | {'dropout': dropout, 'accumulate': world.size, 'dtype': 'auto' if minutes else 'float32'}
+    return suited(preset, minutes) | {
+        'dropout': dropout,
+        'accumulate': world.size,
+        'dtype': 'auto' if minutes else 'float32',
+    }
 
 # %% ../nbs/21_cli.ipynb #4b385f42
 def _given(**options): return {name: value for name, value in options.items() if value is not None}
 
 def _check_choice(option, value, choices):
-    if value not in choices: raise InputError(f"--{option} {value}: no such {option}; choose one of {', '.join(choices)}")
+    if value not in choices:
+        raise InputError(f"--{option} {value}: no such {option}; choose one of {', '.join(choices)}")
+
 
 def _where(data): return data if data == 'builtin' else ','.join(str(Path(f).resolve()) for f in data.split(','))
 
@@ -139,16 +153,35 @@ def train(
     if not resume: refuse_used(out)
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")
     world, found = World(device), checkpoints.load(checkpoints.newest(out)) if resume else None
-    options = _defaults(found, preset, minutes, data, world) | _given(norm=norm, dropout=dropout, batch_tokens=batch_tokens,
-        accumulate=accumulate, warmup=warmup, lr_factor=lr_factor, clip=clip, dtype=dtype, threads=threads, every=every, patience=patience)
+    options = _defaults(found, preset, minutes, data, world) | _given(
+        norm=norm,
+        dropout=dropout,
+        batch_tokens=batch_tokens,
+        accumulate=accumulate,
+        warmup=warmup,
+        lr_factor=lr_factor,
+        clip=clip,
+        dtype=dtype,
+        threads=threads,
+        every=every,
+        patience=patience,
+    )
     if steps is None and minutes is None: steps, minutes = _length(found)
     cfg = {'name': preset, 'max_len': max_len, 'norm': options.pop('norm'), 'dropout': options.pop('dropout')}
     model_preset(**cfg)  # refuses what makes no sense now, not after the vocabulary has been learned
     settings = TrainingConfig(steps=steps, minutes=minutes, seed=seed, device=device, compile=compile, shard=shard,
         tensorboard=tensorboard, **options)
     corpus = load_corpus(data, src, tgt, corpus_size, drop_empty)
-    if 'train' not in corpus.splits: raise InputError(f"{data}: no train.{src} and train.{tgt} in it; add them to train")
-    about = {'data': _where(data), 'src': src, 'tgt': tgt, 'corpus_size': corpus_size, 'preset': preset, 'pairs': len(corpus['train'])}
+    if 'train' not in corpus.splits:
+        raise InputError(f"{data}: no train.{src} and train.{tgt} in it; add them to train")
+    about = {
+        'data': _where(data),
+        'src': src,
+        'tgt': tgt,
+        'corpus_size': corpus_size,
+        'preset': preset,
+        'pairs': len(corpus['train']),
+    }
     if found: _check_same(found, cfg, about)
     tokenizer, model = (found.tokenizer, found.model) if found else _new(corpus, cfg, vocab_size, world, seed)
     encode = lambda name: encode_pairs(tokenizer, corpus[name], model.cfg.max_len) if name in corpus.splits else []
@@ -174,7 +207,10 @@ def _run(trainer, out):
     say(_beginning(trainer))
     trainer.fit()
     loss = trainer.log[-1].get('val_loss')
-    say(f"{out}/averaged: {trainer.step:,} steps in {trainer.seconds/60:.1f} minutes" + (f", validation loss {loss}" if loss else ''))
+    say(
+        f"{out}/averaged: {trainer.step:,} steps in {trainer.seconds / 60:.1f} minutes"
+        + (f", validation loss {loss}" if loss else '')
+    )
     trainer.world.close()
 
 def _say_nothing(line): pass
@@ -197,7 +233,8 @@ def _lines(stream, name, on_error, command):
     for i, line in enumerate(stream, 1):
         try: yield decode_line(line.removesuffix(b'\n'), name, i)
         except InputError as e:
-            if on_error == 'stop': raise InputError(f'{e}, or let an empty line stand for it with --on-error skip') from None
+            if on_error == 'stop':
+                raise InputError(f'{e}, or let an empty line stand for it with --on-error skip') from None
             _say(command, f'{e}; an empty line stands for it')
             yield ''
 
@@ -222,7 +259,8 @@ def _groups(lines, most):
 # %% ../nbs/21_cli.ipynb #37d51671
 def _open(file):
     "A binary stream and its name."
-    if file == '-': return open(0, 'rb', closefd=False), 'stdin'  # not sys.stdin: its lock, held by the reading thread, would break the exit
+    # not sys.stdin: its lock, held by the reading thread, would break the exit
+    if file == '-': return open(0, 'rb', closefd=False), 'stdin'
     try: return open(file, 'rb'), file
     except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); check the path") from None
 
@@ -262,10 +300,19 @@ def translate(
 # %% ../nbs/21_cli.ipynb #25c8846e
 def _tests(about, data, src, tgt):
     "The test splits to score on: of `data`, or of the corpus that the model was trained on."
-    if not (data or about.get('data')): raise InputError("the checkpoint does not say what it was trained on; name a test set with --data")
-    corpus = load_corpus(data or about['data'], src or about.get('src', 'en'), tgt or about.get('tgt', 'de'), about.get('corpus_size', 40_000))
+    if not (data or about.get('data')):
+        raise InputError("the checkpoint does not say what it was trained on; name a test set with --data")
+    corpus = load_corpus(
+        data or about['data'],
+        src or about.get('src', 'en'),
+        tgt or about.get('tgt', 'de'),
+        about.get('corpus_size', 40_000),
+    )
     tests = corpus.tests or [name for name in corpus.splits if data]
-    if not tests: raise InputError(f"{data or about['data']}: no test split (test*.{corpus.src}) in it; name one with --data FILE.{corpus.src},FILE.{corpus.tgt}")
+    if not tests:
+        raise InputError(
+            f"{data or about['data']}: no test split (test*.{corpus.src}) in it; name one with --data FILE.{corpus.src},FILE.{corpus.tgt}"
+        )
     return {name: corpus[name] for name in tests}
 
 # %% ../nbs/21_cli.ipynb #967df0a8
@@ -298,7 +345,15 @@ def evaluate(
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
     translator = Translator.from_pretrained(model, device, int8)
-    scores = _score_splits(translator, _tests(translator.about, data, src, tgt), tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel)
+    scores = _score_splits(
+        translator,
+        _tests(translator.about, data, src, tgt),
+        tokenize,
+        beam=beam,
+        alpha=alpha,
+        batch_tokens=batch_tokens,
+        parallel=parallel,
+    )
     if json: print(dumps({name: {'pairs': n} | found for name, (n, found) in scores.items()}, indent=1))
     else: print('\n'.join(_table(scores)))
 
@@ -321,12 +376,17 @@ def _parser(model, device):
     "A parser from its checkpoint; raises `InputError` for one that translates, as it would answer with nonsense."
     parser = Parser.from_pretrained(model, device)
     if parser.about.get('task') == 'parsing': return parser
-    raise InputError(f"{model}: a model that translates; train one that parses with transformer_nb.parsing.train_parser (lesson 18), or use tnb-translate")
+    raise InputError(
+        f"{model}: a model that translates; train one that parses with transformer_nb.parsing.train_parser (lesson 18), or use tnb-translate"
+    )
+
 
 def _gold(file):
     "The trees of a file as a parser is asked for them."
     if trees := [t for t in map(plain, load_trees(file)) if t]: return trees
-    raise InputError(f"{file}: no tree with a word in it; give a file of bracketed trees, such as (S (NP (NN dogs)) (VP (VBP bark)))")
+    raise InputError(
+        f"{file}: no tree with a word in it; give a file of bracketed trees, such as (S (NP (NN dogs)) (VP (VBP bark)))"
+    )
 
 # %% ../nbs/21_cli.ipynb #7833633b
 def parse(
@@ -354,7 +414,10 @@ def demo(
     minutes:float=4.         # Minutes of training
 ):
     "Train a small model on the built-in corpus, score it, translate, draw its attention."
-    if Path(out).exists(): raise InputError(f"{out}: is there already; take another directory (make demo OUT=runs/demo2), or remove it first")
+    if Path(out).exists():
+        raise InputError(
+            f"{out}: is there already; take another directory (make demo OUT=runs/demo2), or remove it first"
+        )
     run = profile()
     print(f'Training on the built-in corpus, profile [{run.name}] of settings.ini:', file=sys.stderr)
     train(out=out, preset=run.preset, minutes=minutes, corpus_size=run.corpus_size, device=run.device, dtype=run.dtype)
@@ -364,15 +427,21 @@ def demo(
     print('\n'.join(_table(_score_splits(translator, splits))))
     pairs = [split.pairs[i] for split in splits.values() for i in (0, 1)]
     print('\nA few translations (model, then reference):')
-    for (en, de), found in zip(pairs, translator.translate([en for en, _ in pairs])): print(f'  {en}\n    {found}\n    {de}')
+    for (en, de), found in zip(pairs, translator.translate([en for en, _ in pairs])):
+        print(f'  {en}\n    {found}\n    {de}')
     maps = translator.attention(pairs[0][0])
     picture = Path(out)/'attention.png'
-    plot_attention(maps['cross'][-1].mean(0), maps['target'], maps['source'], 'Cross-attention, last layer, mean of heads').savefig(picture)
+    plot_attention(
+        maps['cross'][-1].mean(0), maps['target'], maps['source'], 'Cross-attention, last layer, mean of heads'
+    ).savefig(picture)
     bin = f'{_here(Path(sys.executable).parent)}/'
-    print(f'\nWhere each word looked: {picture}\n\nNext:\n'
+    print(
+        f'\nWhere each word looked: {picture}\n\nNext:\n'
         f'  translate   echo "{pairs[1][0]}" | {bin}tnb-translate {out}\n'
         f'  learn       make lab   (the lessons as notebooks)\n'
-        f'  go on       {bin}tnb-train --data FOLDER --src en --tgt de --minutes 20   (FOLDER holds train.en, train.de, test.en, test.de)')
+        f'  go on       {bin}tnb-train --data FOLDER --src en --tgt de --minutes 20   (FOLDER holds train.en, train.de, test.en, test.de)'
+    )
+
 
 def _here(path): return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 

@@ -39,19 +39,28 @@ def default_device(
 
 def _device(name):
     "The device of this name; raises `InputError` where this machine has none, or torch was built without it."
-    try: device = torch.device(name)
-    except RuntimeError: raise InputError(f"there is no kind of device called {name!r}: choose auto, cpu, cuda, cuda:1 … or mps") from None
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(
+            f"there is no kind of device called {name!r}: choose auto, cpu, cuda, cuda:1 … or mps"
+        ) from None
     count = getattr(getattr(torch, device.type, None), 'device_count', lambda: 0)()
     if (device.index or 0) < count: return device
-    if count: raise InputError(f"device {name}: this machine has {device.type}:0 to {device.type}:{count - 1}; choose one of these, or auto")
-    raise InputError(f"device {name}: torch finds no {device.type} device here; choose auto or cpu, or install a torch that is built for one")
+    if count:
+        raise InputError(
+            f"device {name}: this machine has {device.type}:0 to {device.type}:{count - 1}; choose one of these, or auto"
+        )
+    raise InputError(
+        f"device {name}: torch finds no {device.type} device here; choose auto or cpu, or install a torch that is built for one"
+    )
 
 # %% ../nbs/engine/00_core.ipynb #4ee89121
 @torch.inference_mode(False)
 def product_seconds(
     dtype:str,         # What the CPU multiplies in: 'float32' or 'bfloat16'
     seconds:float=.05  # About how long to measure
-) -> float:            # The fastest of several runs
+) -> float:  # The fastest of several runs
     "Seconds of one product of a feed-forward layer with its gradients, on the CPU, with float32 weights under autocast."
     own = torch.Generator().manual_seed(0)  # the global random stream stays as it is
     x, W = (torch.randn(n, 256, generator=own, device='cpu').requires_grad_() for n in (1536, 1024))
@@ -66,7 +75,7 @@ def product_seconds(
 # %% ../nbs/engine/00_core.ipynb #2112d839
 def fast_dtype(
     device:torch.device # Where the products are computed
-) -> str:               # 'bfloat16', 'float16' (training then needs a loss scaler) or 'float32'
+) -> str:  # 'bfloat16', 'float16' (training then needs a loss scaler) or 'float32'
     "The dtype for matrix products in training: the one that this GPU multiplies fastest, on a CPU bfloat16 where it is measured to be faster."
     if device.type == 'cpu': return _cpu_dtype()
     if device.type != 'cuda': return 'float32'
@@ -74,7 +83,8 @@ def fast_dtype(
     return 'bfloat16' if capability >= (8, 0) else 'float16' if capability >= (7, 0) else 'float32'
 
 @cache
-def _cpu_dtype(): return 'bfloat16' if product_seconds('float32') >= 1.1*product_seconds('bfloat16') else 'float32'  # once a process
+# once a process
+def _cpu_dtype(): return 'bfloat16' if product_seconds('float32') >= 1.1*product_seconds('bfloat16') else 'float32'
 
 # %% ../nbs/engine/00_core.ipynb #0a65c2a4
 def _glibc(name):
@@ -114,7 +124,10 @@ def profile(
     name = name or environ.get('TNB_PROFILE') or ('gpu' if torch.cuda.is_available() else 'cpu')
     file, sections = _settings({'cpu', 'gpu', 'ci', name})
     if not file:
-        if name not in ('cpu', 'gpu', 'ci'): raise InputError(f"no profile [{name}]: choose cpu, gpu or ci, or write a section [{name}] into a settings.ini")
+        if name not in ('cpu', 'gpu', 'ci'):
+            raise InputError(
+                f"no profile [{name}]: choose cpu, gpu or ci, or write a section [{name}] into a settings.ini"
+            )
         return Profile(name=name, device=str(default_device()))
     if name not in sections: raise InputError(f"{file}: no profile [{name}]; it has {', '.join(sections.sections())}")
     given = {f.name: (f.type, sections[name][f.name]) for f in fields(Profile) if f.name in sections[name]}
@@ -137,7 +150,9 @@ def seed_everything(
 ):
     "Seed Python's, NumPy's and torch's generators (all devices); raises `InputError` for a negative seed."
     if seed < 0: raise InputError(f"seed {seed} is negative: choose 0 or a positive whole number")
-    random.seed(seed); np.random.seed(seed % 2**32); torch.manual_seed(seed % 2**64)  # as much as each can take
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed % 2**64)  # as much as each can take
 
 # %% ../nbs/engine/00_core.ipynb #b783b47e
 @contextmanager
@@ -145,7 +160,11 @@ def seeded(
     seed:int # Any non-negative integer
 ):
     "Seed all generators for a block; afterwards Python's, NumPy's and torch's (all devices) are as they were before."
-    generators = [(random.getstate, random.setstate), (np.random.get_state, np.random.set_state), (torch.get_rng_state, torch.set_rng_state)]
+    generators = [
+        (random.getstate, random.setstate),
+        (np.random.get_state, np.random.set_state),
+        (torch.get_rng_state, torch.set_rng_state),
+    ]
     if torch.cuda.is_available(): generators.append((torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
     if torch.backends.mps.is_available(): generators.append((torch.mps.get_rng_state, torch.mps.set_rng_state))
     before = [get() for get, _ in generators]
@@ -156,7 +175,8 @@ def seeded(
         for (_, put), state in zip(generators, before): put(state)
 
 # %% ../nbs/engine/00_core.ipynb #21fcb9e2
-COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9')  # Okabe and Ito's palette, safe for colour-blind readers
+# Okabe and Ito's palette, safe for colour-blind readers
+COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9')
 
 def plot_style():
     "One look for all figures: white ground, light grid, colours that colour-blind readers can tell apart."

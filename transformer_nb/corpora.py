@@ -24,8 +24,12 @@ def decode_line(
     i:int           # Its number, from 1
 ) -> str:
     "A line as text, without a carriage return at its end and a byte order mark at the file's start; raises `InputError` naming the line if it is not UTF-8."
-    try: return line.removesuffix(b'\r').decode('utf-8-sig' if i == 1 else 'utf-8')
-    except UnicodeDecodeError as e: raise InputError(f"{path}:{i}: not UTF-8 (byte {e.start + 1}); convert the file, for example with iconv") from None
+    try:
+        return line.removesuffix(b'\r').decode('utf-8-sig' if i == 1 else 'utf-8')
+    except UnicodeDecodeError as e:
+        raise InputError(
+            f"{path}:{i}: not UTF-8 (byte {e.start + 1}); convert the file, for example with iconv"
+        ) from None
 
 # %% ../nbs/08_corpora.ipynb #c8f2c056
 def read_lines(
@@ -33,9 +37,12 @@ def read_lines(
 ) -> list[str]:   # One entry a line, without the line end
     "The lines of a text file, cut at newline characters only; raises `InputError` naming file, line and remedy."
     path = Path(path)
-    try: data = gzip.decompress(path.read_bytes()) if path.suffix == '.gz' else path.read_bytes()
-    except FileNotFoundError: raise InputError(f"{path}: no such file; check the path") from None
-    except (OSError, EOFError, zlib.error) as e: raise InputError(f"{path}: cannot be read ({e}); check or copy the file again") from None
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == '.gz' else path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; check the path") from None
+    except (OSError, EOFError, zlib.error) as e:
+        raise InputError(f"{path}: cannot be read ({e}); check or copy the file again") from None
     if not data: raise InputError(f"{path}: the file is empty; give a file with one sentence a line")
     # Not str.splitlines: it also cuts at U+0085, U+2028 and others, and would shift the two sides against each other.
     lines = data.removesuffix(b'\n').split(b'\n')
@@ -70,14 +77,21 @@ def read_parallel(
     "Two files as sentence pairs; raises `InputError` for unequal line counts and for empty lines."
     src, tgt = read_lines(src_file), read_lines(tgt_file)
     if len(src) != len(tgt):
-        raise InputError(f"{src_file}: {len(src):,} lines, but {tgt_file} has {len(tgt):,}: line i of one must be the translation of line i of the other")
+        raise InputError(
+            f"{src_file}: {len(src):,} lines, but {tgt_file} has {len(tgt):,}: line i of one must be the translation of line i of the other"
+        )
     empty = {i for i, pair in enumerate(zip(src, tgt)) if not all(side.strip() for side in pair)}
     if empty and not drop_empty:
         i = min(empty)
-        raise InputError(f"{tgt_file if src[i].strip() else src_file}:{i+1}: empty line ({len(empty):,} such pairs); remove the line from both files, or leave such pairs out with drop_empty (--drop-empty)")
+        raise InputError(
+            f"{tgt_file if src[i].strip() else src_file}:{i + 1}: empty line ({len(empty):,} such pairs); remove the line from both files, or leave such pairs out with drop_empty (--drop-empty)"
+        )
     kept = [i for i in range(len(src)) if i not in empty]
-    if not kept: raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence a line")
-    return Split([(src[i], tgt[i]) for i in kept], str(src_file), str(tgt_file), [i + 1 for i in kept] if empty else None)
+    if not kept:
+        raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence a line")
+    return Split(
+        [(src[i], tgt[i]) for i in kept], str(src_file), str(tgt_file), [i + 1 for i in kept] if empty else None
+    )
 
 # %% ../nbs/08_corpora.ipynb #4a39fdf1
 @dataclass
@@ -92,7 +106,9 @@ class Corpus:
     ) -> Split:
         "The split of that name; raises `InputError` if there is none."
         if name in self.splits: return self.splits[name]
-        raise InputError(f"the corpus has no split {name!r}, only {', '.join(self.splits)}; add {name}.{self.src} and {name}.{self.tgt}")
+        raise InputError(
+            f"the corpus has no split {name!r}, only {', '.join(self.splits)}; add {name}.{self.src} and {name}.{self.tgt}"
+        )
 
     @property
     def tests(self):
@@ -110,14 +126,18 @@ def load_folder(
 ) -> Corpus:
     "A folder of text files, Multi30k's own layout included; raises `InputError` where a side is missing."
     folder, splits = Path(folder), {}
-    if not folder.is_dir(): raise InputError(f"{folder}: no such folder; give a folder with train.{src} and train.{tgt}, or 'builtin'")
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give a folder with train.{src} and train.{tgt}, or 'builtin'")
     for file in sorted(folder.iterdir()):
         name, lang = _stem_and_language(file)
         if lang != src: continue
         split = 'val' if name in VAL_NAMES else name
         if split not in ('train', 'val') and not name.startswith('test'): continue
         splits[split] = read_parallel(file, _partner(folder, name, tgt, file), drop_empty)
-    if not splits: raise InputError(f"{folder}: no train.{src}, val.{src} or test*.{src} (also .gz) in it; check the two languages (--src, --tgt) and the folder")
+    if not splits:
+        raise InputError(
+            f"{folder}: no train.{src}, val.{src} or test*.{src} (also .gz) in it; check the two languages (--src, --tgt) and the folder"
+        )
     return Corpus(src, tgt, splits)
 
 def _stem_and_language(file):
@@ -128,7 +148,9 @@ def _stem_and_language(file):
 def _partner(folder, name, tgt, file):
     for end in ('', '.gz'):
         if (folder/f'{name}.{tgt}{end}').is_file(): return folder/f'{name}.{tgt}{end}'
-    raise InputError(f"{file}: its translation {name}.{tgt} (or .gz) is missing; add it, or choose another target language (--tgt)")
+    raise InputError(
+        f"{file}: its translation {name}.{tgt} (or .gz) is missing; add it, or choose another target language (--tgt)"
+    )
 
 # %% ../nbs/08_corpora.ipynb #c25879fe
 def load_builtin(

@@ -35,13 +35,23 @@ def _prefix_table(
 ) -> Tensor:          # Shape (b, longest prefix), −1 where nothing is prescribed
     "Forced beginnings as a table; raises `InputError` where they do not fit."
     prefix = prefix or [[] for _ in limits]
-    if len(prefix) != len(limits): raise InputError(f"{len(prefix)} prefixes for {len(limits)} sentences: give one for each, [] for none")
+    if len(prefix) != len(limits):
+        raise InputError(f"{len(prefix)} prefixes for {len(limits)} sentences: give one for each, [] for none")
     special = {model.cfg.pad_id, model.cfg.bos_id, model.cfg.eos_id}
     for i, (ids, most) in enumerate(zip(prefix, limits.tolist())):
-        if len(ids) >= most: raise InputError(f"sentence {i + 1}: a prefix of {len(ids)} tokens, and the output may have only {most}: shorten it")
-        if special & {*ids} or any(not 0 <= t < model.cfg.vocab_size for t in ids): raise InputError(f"sentence {i + 1}: its prefix holds ids that no output may hold: give ids of ordinary tokens")
+        if len(ids) >= most:
+            raise InputError(
+                f"sentence {i + 1}: a prefix of {len(ids)} tokens, and the output may have only {most}: shorten it"
+            )
+        if special & {*ids} or any(not 0 <= t < model.cfg.vocab_size for t in ids):
+            raise InputError(
+                f"sentence {i + 1}: its prefix holds ids that no output may hold: give ids of ordinary tokens"
+            )
     longest = max(map(len, prefix), default=0)
-    return torch.tensor([[*ids] + [-1]*(longest - len(ids)) for ids in prefix], dtype=torch.int64, device=limits.device).view(len(limits), longest)
+    return torch.tensor(
+        [[*ids] + [-1] * (longest - len(ids)) for ids in prefix], dtype=torch.int64, device=limits.device
+    ).view(len(limits), longest)
+
 
 def force(
     scores:Tensor,  # Scores or log-probabilities, shape (r, V)
@@ -63,7 +73,8 @@ def _one_by_one(
     limits, eos = max_lengths(model, src), model.cfg.eos_id
     forced, most, outputs = _prefix_table(model, limits, prefix), limits.tolist(), [[] for _ in src]
     cache = DecoderCache(model, src, max(most, default=0))
-    alive, rows = torch.arange(len(src), device=src.device), list(range(len(src)))  # the same, as a tensor and as numbers
+    # the same, as a tensor and as numbers
+    alive, rows = torch.arange(len(src), device=src.device), list(range(len(src)))
     ids = torch.full_like(alive, model.cfg.bos_id)
     while rows:
         place, scores = cache.length, decode_step(model, ids, cache)
@@ -112,7 +123,10 @@ class BeamSearch:
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
         self.limits = max_lengths(model, src, extra)
-        self.forced, self.cache = _prefix_table(self.model, self.limits, prefix), DecoderCache(self.model, src, max(self.limits.tolist(), default=0), beam)
+        self.forced, self.cache = (
+            _prefix_table(self.model, self.limits, prefix),
+            DecoderCache(self.model, src, max(self.limits.tolist(), default=0), beam),
+        )
         self.alive = torch.arange(len(src), device=src.device)           # sentences still searched
         self.logp = self.cache.padding.new_full((len(src), beam), float('-inf'))
         self.logp[:, 0] = 0.                                              # k equal starts: only one counts
@@ -194,7 +208,10 @@ def drop_done(self:BeamSearch):
     going = ~(out | full)
     if going.all(): return
     order = self.cache.leave(going)
-    self.alive, self.logp, self.tokens, self.greedy = (t[order] for t in (self.alive, self.logp, self.tokens, self.greedy))
+    self.alive, self.logp, self.tokens, self.greedy = (
+        t[order] for t in (self.alive, self.logp, self.tokens, self.greedy)
+    )
+
 
 @patch
 def run(self:BeamSearch) -> list: # Per sentence pairs (score, ids), best first
@@ -215,11 +232,12 @@ def beam_search(
     nbest:int=1,       # Hypotheses to return, at most `beam`
     prefix:list=None,  # Forced beginnings, a list of ids a sentence
     extra:int=50       # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
-) -> list:             # Per sentence up to `nbest` pairs (score, ids), best first, then those cut off; without BOS and EOS
+) -> list:  # Per sentence up to `nbest` pairs (score, ids), best first, then those cut off; without BOS and EOS
     "Beam search with GNMT's length penalty (§6.1), never worse than greedy search where that comes to an end; raises `InputError` for settings that make no sense."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
     if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
-    if not 0 <= alpha < inf: raise InputError(f"alpha {alpha} must be 0 or more, and finite")  # below 0 the bound would not hold
+    # below 0 the bound would not hold
+    if not 0 <= alpha < inf: raise InputError(f"alpha {alpha} must be 0 or more, and finite")
     if len(src) == 0: return []
     return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest, prefix, extra).run()]
 
@@ -256,7 +274,10 @@ def _randoms(
     pad_id:int      # Id of padding
 ) -> Tensor:        # Uniform between 0 and 1, shape (b, longest)
     "Random numbers that depend on a sentence and its seed alone, not on its neighbours."
-    seeds, u = [seed]*len(src) if isinstance(seed, int) else seed, torch.zeros(len(src), max(lengths.tolist(), default=0))
+    seeds, u = (
+        [seed] * len(src) if isinstance(seed, int) else seed,
+        torch.zeros(len(src), max(lengths.tolist(), default=0)),
+    )
     for i, (ids, s) in enumerate(zip(src.tolist(), seeds)):
         name = f"{s} {[t for t in ids if t != pad_id]}".encode()
         generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(name).digest()[:7], 'big'))
@@ -279,7 +300,8 @@ def sample(
     if not temperature > 0: raise InputError(f"temperature {temperature} must be above 0")
     if top_k < 0: raise InputError(f"top_k {top_k} must be 0 (all tokens) or more")
     if not 0 < top_p <= 1: raise InputError(f"top_p {top_p} must be above 0 and at most 1")
-    if not isinstance(seed, int) and len(seed) != len(src): raise InputError(f"{len(seed)} seeds for {len(src)} sentences: give one for each, or one for all")
+    if not isinstance(seed, int) and len(seed) != len(src):
+        raise InputError(f"{len(seed)} seeds for {len(src)} sentences: give one for each, or one for all")
     if len(src) == 0: return []
     u = _randoms(src, seed, max_lengths(model, src), model.cfg.pad_id)
     return _one_by_one(inference(model), src, prefix, lambda scores, alive, place:

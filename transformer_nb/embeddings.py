@@ -25,7 +25,8 @@ class Embedding(nn.Module):
     ):
         super().__init__()
         self.scale = sqrt(d_model)
-        self.weight = nn.Parameter(torch.randn(vocab_size, d_model) / self.scale)  # standard deviation d_model^-½: logits start near variance 1
+        # standard deviation d_model^-½: logits start near variance 1
+        self.weight = nn.Parameter(torch.randn(vocab_size, d_model) / self.scale)
 
     def forward(self,
         ids:Tensor  # Token ids, shape (b, n), int64
@@ -40,7 +41,7 @@ class Embedding(nn.Module):
         "The message for an id outside the vocabulary."
         V = len(self.weight)
         bad = ids[(ids < 0) | (ids >= V)][0].item()
-        return f"token id {bad} is outside the vocabulary of {V} (0 to {V-1}): use the tokenizer that the model was trained with"
+        return f"token id {bad} is outside the vocabulary of {V} (0 to {V - 1}): use the tokenizer that the model was trained with"
 
     def logits(self,
         x:Tensor  # Decoder output, shape (..., d_model)

@@ -27,7 +27,7 @@ def _full_stop(word, after):
 
 def paper_tokens(
     text:str # One line
-) -> str:    # Its words with single spaces between them
+) -> str:  # Its words with single spaces between them
     "Words as the paper's German scores count them: near to Moses' tokenizer, compounds split as its authors' script splits them."
     text = re.sub(r"[^\w\s.'`,-]|_|'", r' \g<0> ', text)             # all signs but . , -
     text = re.sub(r'(?<!\d),|,(?!\d)', ' , ', text)                  # not the one in 1,5
@@ -37,31 +37,42 @@ def paper_tokens(
 
 # %% ../nbs/15b_evaluation.ipynb #bd270880
 def _check_pairs(hypotheses, references):
-    if len(hypotheses) != len(references): raise InputError(f"{len(hypotheses):,} translations, but {len(references):,} references: line i of one must belong to line i of the other")
+    if len(hypotheses) != len(references):
+        raise InputError(
+            f"{len(hypotheses):,} translations, but {len(references):,} references: line i of one must belong to line i of the other"
+        )
     if not hypotheses: raise InputError("nothing to score: give at least one translation")
 
 def paper_bleu(
     hypotheses:list, # Translations, plain text
     references:list  # What they should be, same order
-) -> dict:           # 'score' and a signature that says how it was counted
+) -> dict:  # 'score' and a signature that says how it was counted
     "Tokenised, cased, compound-split BLEU, the kind of Table 2: only to stand beside numbers of that kind. Raises `InputError` as `score` does."
     _check_pairs(hypotheses, references)
     metric = sacrebleu.BLEU(tokenize='none', smooth_method='none', force=True)
     found = metric.corpus_score(list(map(paper_tokens, hypotheses)), [list(map(paper_tokens, references))])
-    return {'score': round(found.score, 2), 'signature': str(metric.get_signature()).replace('tok:none', 'tok:moses-like+compounds')}
+    return {
+        'score': round(found.score, 2),
+        'signature': str(metric.get_signature()).replace('tok:none', 'tok:moses-like+compounds'),
+    }
 
 # %% ../nbs/15b_evaluation.ipynb #491ade66
 # force: no warning about spaces before full stops, which the built-in corpus has by design
 def _metrics(tokenize):
-    try: return {'BLEU': sacrebleu.BLEU(tokenize=tokenize, force=True), 'chrF': sacrebleu.CHRF()}
-    except (KeyError, RuntimeError): raise InputError(f"tokenizer {tokenize!r}: sacreBLEU has none of this name, or lacks its package (pip install 'sacrebleu[ja,ko]'); take 13a, zh or char") from None
+    try:
+        return {'BLEU': sacrebleu.BLEU(tokenize=tokenize, force=True), 'chrF': sacrebleu.CHRF()}
+    except (KeyError, RuntimeError):
+        raise InputError(
+            f"tokenizer {tokenize!r}: sacreBLEU has none of this name, or lacks its package (pip install 'sacrebleu[ja,ko]'); take 13a, zh or char"
+        ) from None
+
 
 def score(
     hypotheses:list,       # Translations
     references:list,       # What they should be, same order
     intervals:bool=False,  # Also 95 % confidence intervals, from 1,000 bootstrap draws?
     tokenize:str='13a'     # What sacreBLEU takes for words: '13a'; without spaces 'zh', 'char' (characters), 'ja-mecab'
-) -> dict:                 # 'BLEU' and 'chrF': 'score', 'signature', and 'interval' (lower, upper) if wanted
+) -> dict:  # 'BLEU' and 'chrF': 'score', 'signature', and 'interval' (lower, upper) if wanted
     "BLEU and chrF by sacreBLEU, cased and detokenised, with the signatures that make them comparable; raises `InputError` where the two do not match in number, or for an unknown `tokenize`."
     _check_pairs(hypotheses, references)
     found = {}
@@ -80,7 +91,7 @@ def compare(
     a:list,         # Translations of one system
     b:list,         # Translations of another, of the same sentences
     references:list # What they should be, same order
-) -> dict:          # 'BLEU' and 'chrF': 'scores' (a, b), 'difference' b − a, 'p', 'signature'
+) -> dict:  # 'BLEU' and 'chrF': 'scores' (a, b), 'difference' b − a, 'p', 'signature'
     "Is system b better than a, or is it chance? Paired approximate randomisation by sacreBLEU (10,000 trials); raises `InputError` as `score` does."
     for hypotheses in (a, b): _check_pairs(hypotheses, references)
     signatures, results = PairedTest([('a', a), ('b', b)], _metrics('13a'), [references], test_type='ar')()
@@ -89,5 +100,10 @@ def compare(
         x, y = results[key]
         # sacreBLEU counts only what differs by *more*: equal systems would get 0.0001. Of the 2^k ways to swap, two differ as much.
         p = min(1., max(y.p_value, 2.**(1 - k)))
-        found[name] = {'scores': (round(x.score, 2), round(y.score, 2)), 'difference': round(y.score - x.score, 2), 'p': round(p, 4), 'signature': str(signatures[key])}
+        found[name] = {
+            'scores': (round(x.score, 2), round(y.score, 2)),
+            'difference': round(y.score - x.score, 2),
+            'p': round(p, 4),
+            'signature': str(signatures[key]),
+        }
     return found

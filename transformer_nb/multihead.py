@@ -27,7 +27,8 @@ class MultiHeadAttention(nn.Module):
         bias:bool=False   # Biases in the four projections? (the paper has none)
     ):
         super().__init__()
-        if (d_k is None or d_v is None) and d_model % h: raise ValueError(f"d_model {d_model} is no multiple of h {h}: give d_k and d_v")
+        if (d_k is None or d_v is None) and d_model % h:
+            raise ValueError(f"d_model {d_model} is no multiple of h {h}: give d_k and d_v")
         self.h, self.d_k, self.d_v = h, *(d_model//h if d is None else int(d) for d in (d_k, d_v))
         self.W_q = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_k = nn.Linear(d_model, h*self.d_k, bias=bias)
@@ -48,7 +49,10 @@ def project(self:MultiHeadAttention,
     v:Tensor   # Values, shape (..., m, d_model)
 ) -> tuple[Tensor, Tensor]: # (..., h, m, d_k) and (..., h, m, d_v)
     "Keys and values of every head; decoding computes them once and keeps them."
-    if k.shape[:-1] != v.shape[:-1]: raise ValueError(f"keys of shape {tuple(k.shape)} and values of shape {tuple(v.shape)}: every key needs its value")
+    if k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(
+            f"keys of shape {tuple(k.shape)} and values of shape {tuple(v.shape)}: every key needs its value"
+        )
     return self.split(self.W_k(k)), self.split(self.W_v(v))
 
 # %% ../nbs/02_multihead.ipynb #5a8c5f6a
@@ -73,10 +77,13 @@ def forward(self:MultiHeadAttention,
     v:Tensor,                 # Values, shape (..., m, d_model)
     mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend; or a PackedMask
     need_weights:bool=False   # Also return the weights? (slower: they are stored)
-) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
+) -> tuple[Tensor, Tensor|None]:  # Output (..., n, d_model); weights (..., h, n, m) or None
     "Project, attend in every head, concatenate, project back; packed sequences (t, d_model) come with a `PackedMask`, and then v is k."
     if not isinstance(mask, PackedMask): return self.attend(q, *self.project(k, v), mask, need_weights)
-    if v is not k or need_weights: raise ValueError("packed sequences: the values must be the keys, and there are no weights; give padded tables for anything else")
+    if v is not k or need_weights:
+        raise ValueError(
+            "packed sequences: the values must be the keys, and there are no weights; give padded tables for anything else"
+        )
     return self.packed(q, k, mask), None
 
 # %% ../nbs/02_multihead.ipynb #87ccdeb3

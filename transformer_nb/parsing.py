@@ -65,7 +65,10 @@ def read_trees(
 ) -> list:            # Trees
     "All trees of a text; raises `InputError` naming the line where brackets do not match."
     trees, stack, begin = [], [], 0
-    def fault(why): raise InputError(f"{name}:{text.count(chr(10), 0, begin) + 1}: {why}; correct the tree, or take it out")
+
+    def fault(why):
+        raise InputError(f"{name}:{text.count(chr(10), 0, begin) + 1}: {why}; correct the tree, or take it out")
+
     for found in TOKEN.finditer(text):
         token = found[0]
         if not stack: begin = found.start()
@@ -88,9 +91,12 @@ def load_trees(
     path:str|Path # Text file (UTF-8) with bracketed trees
 ) -> list:        # Trees as they stand in the file
     "The trees of a file; raises `InputError` for one that cannot be read."
-    try: text = Path(path).read_text(encoding='utf-8')
-    except OSError as e: raise InputError(f"{path}: cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e: raise InputError(f"{path}: not UTF-8 (byte {e.start + 1}); convert the text, for example with iconv") from None
+    try:
+        text = Path(path).read_text(encoding='utf-8')
+    except OSError as e:
+        raise InputError(f"{path}: cannot be read ({e.strerror}); check the path") from None
+    except UnicodeDecodeError as e:
+        raise InputError(f"{path}: not UTF-8 (byte {e.start + 1}); convert the text, for example with iconv") from None
     return read_trees(text, str(path))
 
 # %% ../nbs/18_parsing.ipynb #3ca8600a
@@ -185,7 +191,8 @@ def brackets(
         if isinstance(node.kids, str): return start + 1
         end = start
         for kid in node.kids: end = walk(kid, end)
-        if node.label != 'TOP' and place[start] < place[end]: found[SAME.get(node.label, node.label), place[start], place[end]] += 1
+        if node.label != 'TOP' and place[start] < place[end]:
+            found[SAME.get(node.label, node.label), place[start], place[end]] += 1
         return end
     walk(tree, 0)
     return found
@@ -196,18 +203,26 @@ def f1(
     found:list  # Trees of the parser, same sentences in the same order
 ) -> dict:      # 'f1', 'precision', 'recall', 'exact' (trees without a fault), 'tags' (words with the right tag): percent; 'trees'
     "Labelled bracket F1 by the definition of EVALB; raises `InputError` where the sentences are not the same."
-    if len(gold) != len(found): raise InputError(f"{len(gold):,} gold trees, but {len(found):,} sentences: tree i must belong to sentence i")
+    if len(gold) != len(found):
+        raise InputError(f"{len(gold):,} gold trees, but {len(found):,} sentences: tree i must belong to sentence i")
     if not gold: raise InputError("nothing to score: give at least one tree")
     n = Counter()
     for i, (a, b) in enumerate(zip(gold, found), 1):
-        if words_of(a) != words_of(b): raise InputError(f"tree {i}: its words are not those of sentence {i}; give both in the same order")
+        if words_of(a) != words_of(b):
+            raise InputError(f"tree {i}: its words are not those of sentence {i}; give both in the same order")
         place = places(a)
         right, given = brackets(a, place), brackets(b, place)
         n.update(gold=right.total(), found=given.total(), matched=(right & given).total(), exact=right == given,
                  words=len(leaves(a)), tags=sum(x.label == y.label for x, y in zip(leaves(a), leaves(b))))
     share = lambda part, whole: round(100*part/max(1, whole), 2)
-    return {'f1': share(2*n['matched'], n['gold'] + n['found']), 'precision': share(n['matched'], n['found']), 'recall': share(n['matched'], n['gold']),
-            'exact': share(n['exact'], len(gold)), 'tags': share(n['tags'], n['words']), 'trees': len(gold)}
+    return {
+        'f1': share(2 * n['matched'], n['gold'] + n['found']),
+        'precision': share(n['matched'], n['found']),
+        'recall': share(n['matched'], n['gold']),
+        'exact': share(n['exact'], len(gold)),
+        'tags': share(n['tags'], n['words']),
+        'trees': len(gold),
+    }
 
 # %% ../nbs/18_parsing.ipynb #a8a27eac
 ENDINGS = ('ing', 'ed', 'ly', 'ion', 'ness', 'ment', 'able', 'ous', 'al', 'est', 'er', 's', 'y')
@@ -234,7 +249,9 @@ def spell(
     words:list # Words of a sentence
 ) -> str:      # Line that the model reads, as many tokens as words
     "A sentence with each unknown word replaced by its shape."
-    return ' '.join(shape(w) if tokenizer.unk_id in ids or not ids else w for w, ids in zip(words, tokenizer.encode(words)))
+    return ' '.join(
+        shape(w) if tokenizer.unk_id in ids or not ids else w for w, ids in zip(words, tokenizer.encode(words))
+    )
 
 # %% ../nbs/18_parsing.ipynb #0b9de409
 class Parse(NamedTuple):
@@ -295,7 +312,13 @@ def encode_trees(
     trees:list # Trees, plain
 ) -> list:     # (source ids, target ids)
     "Sentences and their linearised trees as ids."
-    return list(zip(tokenizer.encode([spell(tokenizer, words_of(t)) for t in trees]), tokenizer.encode([linearise(t) for t in trees])))
+    return list(
+        zip(
+            tokenizer.encode([spell(tokenizer, words_of(t)) for t in trees]),
+            tokenizer.encode([linearise(t) for t in trees]),
+        )
+    )
+
 
 def train_parser(
     trees:list,            # Trees to learn from, plain
@@ -314,7 +337,9 @@ def train_parser(
     tokenizer = tree_tokenizer(trees, least)
     model = Transformer(TransformerConfig(vocab_size=tokenizer.vocab_size, **SIZES | sizes))
     pairs = [pair for pair in encode_trees(tokenizer, trees) if max(map(len, pair)) < model.cfg.max_len]
-    cfg = TrainingConfig(steps=steps, batch_tokens=batch_tokens, warmup=warmup, lr_factor=lr_factor, seed=seed, device=device)
+    cfg = TrainingConfig(
+        steps=steps, batch_tokens=batch_tokens, warmup=warmup, lr_factor=lr_factor, seed=seed, device=device
+    )
     Trainer(model, tokenizer, pairs, [], cfg, out, {'task': 'parsing', 'trees': len(trees)}).fit(quiet=True)
     return Parser.from_pretrained(out, device)
 
@@ -331,11 +356,15 @@ class TreeSearch(BeamSearch):
         pieces = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))]
         size = -(-len(pieces)//BLOCK)*BLOCK  # as many as there are scores
         special = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id}
-        kind = lambda test: torch.tensor([i not in special and test(p) for i, p in enumerate(pieces)] + [False]*(size - len(pieces)), device=src.device)
+        kind = lambda test: torch.tensor(
+            [i not in special and test(p) for i, p in enumerate(pieces)] + [False] * (size - len(pieces)),
+            device=src.device,
+        )
         self.opens, self.closes = kind(lambda p: p[:1] == '(' != p), kind(lambda p: p[:1] == ')' != p)
         self.tags = kind(lambda p: p[:1] not in ('(', ')'))
         end = {p[1:]: i for i, p in enumerate(pieces) if p[:1] == ')'}
-        self.end = torch.tensor([end.get(p[1:], tokenizer.unk_id) for p in pieces], device=src.device)  # of '(X' the id of ')X'
+        # of '(X' the id of ')X'
+        self.end = torch.tensor([end.get(p[1:], tokenizer.unk_id) for p in pieces], device=src.device)
         self.words = (src != self.model.cfg.pad_id).sum(1) - 1
 
     def scores(self):
@@ -352,9 +381,12 @@ def allowed(self:TreeSearch) -> Tensor: # Boolean, shape (b·k, V filled up to w
     depth, length = depths[:, -1], tokens.shape[1]
     left = self.words[self.alive].repeat_interleave(k) - self.tags[tokens].sum(1)
     room = self.limits[self.alive].repeat_interleave(k) - length - left - depth  # tokens to spare
-    innermost = (opens & (depths == depth[:, None])).int().cumsum(1).argmax(1)   # the last bracket that led to this depth
+    # the last bracket that led to this depth
+    innermost = (opens & (depths == depth[:, None])).int().cumsum(1).argmax(1)
     may = lambda which, when: which & when[:, None]
-    found = may(self.opens, (left > 0) & (room > 2) & ((depth > 0) | (length == 1))) | may(self.tags, (left > 0) & (depth > 0))
+    found = may(self.opens, (left > 0) & (room > 2) & ((depth > 0) | (length == 1))) | may(
+        self.tags, (left > 0) & (depth > 0)
+    )
     closing = (depth > 0) & ~opens[:, -1] & ((depth > 1) | (left == 0))
     found[torch.arange(len(tokens)), self.end[tokens.gather(1, innermost[:, None])[:, 0]]] |= closing
     found[:, self.model.cfg.eos_id] = (left == 0) & (depth == 0)

@@ -35,7 +35,9 @@ class Tokenizer:
         self.model = model
         self.sp = spm.SentencePieceProcessor()
         self.sp.load_from_serialized_proto(model)  # the constructor would accept an empty model
-        self.pad_id, self.bos_id, self.eos_id, self.unk_id = (getattr(self.sp, f'{name}_id')() for name in ('pad', 'bos', 'eos', 'unk'))
+        self.pad_id, self.bos_id, self.eos_id, self.unk_id = (
+            getattr(self.sp, f'{name}_id')() for name in ('pad', 'bos', 'eos', 'unk')
+        )
 
     def __reduce__(self): return type(self), (self.model,)  # pickled and copied by its bytes
 
@@ -73,9 +75,14 @@ class Tokenizer:
         path:str|Path # SentencePiece model file
     ) -> 'Tokenizer':
         "Read a SentencePiece model; raises `InputError` where it is missing or broken."
-        try: return cls(Path(path).read_bytes())
-        except OSError: raise InputError(f"{path}: no such tokenizer; copy it from the training run") from None
-        except RuntimeError: raise InputError(f"{path}: not a SentencePiece model, or cut off; copy it again from the training run") from None
+        try:
+            return cls(Path(path).read_bytes())
+        except OSError:
+            raise InputError(f"{path}: no such tokenizer; copy it from the training run") from None
+        except RuntimeError:
+            raise InputError(
+                f"{path}: not a SentencePiece model, or cut off; copy it again from the training run"
+            ) from None
 
 # %% ../nbs/09_tokenizer.ipynb #fa3ff291
 def train_tokenizer(
@@ -89,16 +96,33 @@ def train_tokenizer(
     except RuntimeError as e:
         most, least = _limit(e, r'too high .*<= (\d+)'), _limit(e, r'smaller than required_chars.*?vs (\d+)')
         if vocab_size is None and (most or least): return _train(texts, most or least, kind)
-        if most: raise InputError(f"vocabulary size {vocab_size:,} is more than the text allows ({most:,}): choose at most {most:,}, or give more text") from None
-        if least: raise InputError(f"vocabulary size {vocab_size:,} is too small for the characters of the text: choose at least {least:,}") from None
+        if most:
+            raise InputError(
+                f"vocabulary size {vocab_size:,} is more than the text allows ({most:,}): choose at most {most:,}, or give more text"
+            ) from None
+        if least:
+            raise InputError(
+                f"vocabulary size {vocab_size:,} is too small for the characters of the text: choose at least {least:,}"
+            ) from None
         raise InputError(f"no vocabulary could be learned from the text ({e}): give more text") from None
 
 def _train(texts, vocab_size, kind):
     out = io.BytesIO()
     # An alphabet is covered whole; of thousands of characters (Chinese, noise of the web) the rarest become unknown.
     coverage = 1. if len(set().union(*texts)) <= 1000 else .9999
-    spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=vocab_size, model_type=kind,
-        pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK, character_coverage=coverage, minloglevel=2, num_threads=2)
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=out,
+        vocab_size=vocab_size,
+        model_type=kind,
+        pad_id=PAD,
+        bos_id=BOS,
+        eos_id=EOS,
+        unk_id=UNK,
+        character_coverage=coverage,
+        minloglevel=2,
+        num_threads=2,
+    )
     return Tokenizer(out.getvalue())
 
 def _limit(error, pattern):
@@ -113,10 +137,14 @@ def check_tokenizer(
     "Raises `InputError`, naming the first difference, if a vocabulary has another size or other special ids than the model."
     if tokenizer is None: return
     if tokenizer.vocab_size != cfg.vocab_size:
-        raise InputError(f"the tokenizer has {tokenizer.vocab_size:,} pieces and the model {cfg.vocab_size:,}: "
-                         f"build the model with vocab_size={tokenizer.vocab_size}, or give the tokenizer that it was trained with")
+        raise InputError(
+            f"the tokenizer has {tokenizer.vocab_size:,} pieces and the model {cfg.vocab_size:,}: "
+            f"build the model with vocab_size={tokenizer.vocab_size}, or give the tokenizer that it was trained with"
+        )
     for name in Special._fields:
         theirs, ours = getattr(tokenizer, name), getattr(cfg, name)
         if theirs != ours:
-            raise InputError(f"{name} is {theirs if theirs >= 0 else 'missing'} in the tokenizer and {ours} in the model: build the model with the "
-                             "tokenizer's ids, or make the vocabulary with the model's (SentencePiece's pad_id, bos_id and eos_id)")
+            raise InputError(
+                f"{name} is {theirs if theirs >= 0 else 'missing'} in the tokenizer and {ours} in the model: build the model with the "
+                "tokenizer's ids, or make the vocabulary with the model's (SentencePiece's pad_id, bos_id and eos_id)"
+            )

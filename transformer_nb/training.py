@@ -36,7 +36,17 @@ from .tokenizer import check_tokenizer
 from .transformer import Transformer
 
 # %% ../nbs/14_training.ipynb #e63a7e14
-COUNTS = ('steps', 'batch_tokens', 'accumulate', 'warmup', 'threads', 'checkpoints', 'every', 'average_last', 'patience')
+COUNTS = (
+    'steps',
+    'batch_tokens',
+    'accumulate',
+    'warmup',
+    'threads',
+    'checkpoints',
+    'every',
+    'average_last',
+    'patience',
+)
 DTYPES = ('float32', 'bfloat16', 'float16', 'auto')
 
 @dataclass(frozen=True)
@@ -51,7 +61,8 @@ class TrainingConfig:
     clip:float = None           # Longest gradient, as a norm; None: as it comes
     seed:int = 0                # Fixes initial weights, order of batches, dropout
     device:str = 'auto'         # torch device
-    dtype:str = 'float32'       # Of the products: float32, bfloat16, float16 (weights stay float32), or auto: the fastest here
+    # Of the products: float32, bfloat16, float16 (weights stay float32), or auto: the fastest here
+    dtype:str = 'float32'
     threads:int = None          # Threads on a CPU while the run lasts; None: as many as torch has
     compile:bool = False        # Compile the layers with torch.compile?
     shard:bool = False          # Share the weights out among the processes (FSDP2)?
@@ -70,7 +81,8 @@ class TrainingConfig:
         for name in ('minutes', 'lr_factor', 'clip'):
             value = getattr(self, name)
             if value is not None and not 0 < value < inf: raise InputError(f"{name} {value!r} must be a number above 0")
-        if not isinstance(self.seed, int) or self.seed < 0: raise InputError(f"seed {self.seed!r} must be a whole number, 0 or more")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise InputError(f"seed {self.seed!r} must be a whole number, 0 or more")
         if self.dtype not in DTYPES: raise InputError(f"dtype {self.dtype!r}: choose one of {', '.join(DTYPES)}")
 
 # %% ../nbs/14_training.ipynb #9b568a9b
@@ -132,7 +144,8 @@ class StopNote:
 
     def __enter__(self):
         self.signum, self.at_once = None, False  # of an earlier run
-        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()  # only there Python allows it
+        # only there Python allows it
+        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         self.before = {s: signal.signal(s, self.note) for s in signals}
         return self
 
@@ -175,21 +188,27 @@ class Trainer:
         self.world = world or World(cfg.device)
         self.device = self.world.device
         self._use(cfg.dtype)
-        if cfg.shard and self.dtype == 'float16': raise InputError("float16 cannot be sharded: choose bfloat16 or float32")
+        if cfg.shard and self.dtype == 'float16':
+            raise InputError("float16 cannot be sharded: choose bfloat16 or float32")
         if cfg.shard and cfg.accumulate % self.world.size:
-            raise InputError(f"accumulate {cfg.accumulate} on {self.world.size} processes: sharded weights want equal shares, so choose a multiple of {self.world.size}")
+            raise InputError(
+                f"accumulate {cfg.accumulate} on {self.world.size} processes: sharded weights want equal shares, so choose a multiple of {self.world.size}"
+            )
         if self.device.type == 'cpu': keep_memory()
         self.model = model.to(self.device)
         if cfg.compile: compile_layers(self.model)
         self.net = parallel(Objective(self.model), self.world, cfg.shard)
         self.optimizer = adam(self.model)
-        self.batches = Batches(train, cfg.batch_tokens, cfg.seed, cfg.accumulate, self.world.rank, self.world.size, special=model.cfg)
+        self.batches = Batches(
+            train, cfg.batch_tokens, cfg.seed, cfg.accumulate, self.world.rank, self.world.size, special=model.cfg
+        )
         self.val = Batches(val, cfg.batch_tokens, special=model.cfg) if val else None
         self.stop, self.step, self.tokens, self.seconds, self.loss = StopNote(), 0, 0, 0., None
         self.log, self.marks, self.metrics = [], [], None
         self.ours = False                        # is what lies in the directory of the run ours?
         self.timed = {}                          # seconds a step by number of threads
-        self.told, self.watched = False, [0., 0.]  # of other programs that use the processor; seconds since the last look
+        # of other programs that use the processor; seconds since the last look
+        self.told, self.watched = False, [0., 0.]
 
     @property
     def progress(self): return self.share(self.step, self.seconds)  # of the run that is done
@@ -307,10 +326,20 @@ def _refuse(self:Trainer, step, loss, norm):
     self.out.mkdir(parents=True, exist_ok=True)
     ends = {self.model.cfg.pad_id, self.model.cfg.eos_id}
     words = lambda table: [[i for i in row if i not in ends] for row in table.tolist()]
-    rows = [{'src': s, 'tgt': t} | self._text(s, t) for b in step.batches for s, t in zip(words(b.src), words(b.tgt_out))]
-    file.write_text(json.dumps({'step': self.step + 1, 'loss': str(loss), 'gradient_norm': str(norm), 'pairs': rows}, indent=1, ensure_ascii=False))
-    raise NotFinite(f'step {self.step + 1}: loss {loss}, gradient norm {norm}: stopped before the update, its batch is in {file}; '
-        f'look at it, then {self._again()} with a smaller lr_factor, a longer warmup or clip')
+    rows = [
+        {'src': s, 'tgt': t} | self._text(s, t) for b in step.batches for s, t in zip(words(b.src), words(b.tgt_out))
+    ]
+    file.write_text(
+        json.dumps(
+            {'step': self.step + 1, 'loss': str(loss), 'gradient_norm': str(norm), 'pairs': rows},
+            indent=1,
+            ensure_ascii=False,
+        )
+    )
+    raise NotFinite(
+        f'step {self.step + 1}: loss {loss}, gradient norm {norm}: stopped before the update, its batch is in {file}; '
+        f'look at it, then {self._again()} with a smaller lr_factor, a longer warmup or clip'
+    )
 
 @patch
 def _text(self:Trainer, *sides):
@@ -339,7 +368,8 @@ class Metrics:
         "Write the numbers of a step."
         self.file.write(json.dumps({'step': step} | numbers) + '\n')
         if self.board:
-            for name, value in numbers.items(): self.board.add_scalar(name, float('nan') if value is None else value, step)
+            for name, value in numbers.items():
+                self.board.add_scalar(name, float('nan') if value is None else value, step)
 
     def close(self):
         "Close the files."
@@ -384,9 +414,19 @@ def _quality(self:Trainer):
 def save(self:Trainer):
     "Write a checkpoint of this step; raises `InputError` where another run's lie."
     self._claim()
-    settings = asdict(self.cfg) | {'dtype': self.dtype}  # what auto has found: a resumed run must not find something else
-    state = {'step': self.step, 'seconds': self.seconds, 'tokens': self.tokens, 'loss': self.loss, 'marks': self.marks, 'log': self.log,
-        'scaler': self.scaler.state_dict(), 'settings': settings, **self.about}
+    # what auto has found: a resumed run must not find something else
+    settings = asdict(self.cfg) | {'dtype': self.dtype}
+    state = {
+        'step': self.step,
+        'seconds': self.seconds,
+        'tokens': self.tokens,
+        'loss': self.loss,
+        'marks': self.marks,
+        'log': self.log,
+        'scaler': self.scaler.state_dict(),
+        'settings': settings,
+        **self.about,
+    }
     checkpoints.save(self._place(self.step), self.model, self.tokenizer, state, self.optimizer, write=self.first)
 
 @patch
@@ -400,7 +440,10 @@ def refuse_used(
     if checkpoints.steps(out) or (out/'averaged').exists():
         raise InputError(f"{out}: already holds a run; resume it (--resume), or choose another directory (--out)")
     if (out/'metrics.jsonl').exists():
-        raise InputError(f"{out/'metrics.jsonl'}: of a run that ended before its first checkpoint; remove it, or choose another directory (--out)")
+        raise InputError(
+            f"{out / 'metrics.jsonl'}: of a run that ended before its first checkpoint; remove it, or choose another directory (--out)"
+        )
+
 
 @patch
 def _claim(self:Trainer):
@@ -431,7 +474,8 @@ def _due(self:Trainer):
     if since == 0: return False
     if self.progress >= 1: return True
     if self.cfg.every: return since >= self.cfg.every
-    last = self.share(self.log[-1]['step'], self.log[-1]['seconds']) if self.log else 0.  # in a run made longer, less than it was
+    # in a run made longer, less than it was
+    last = self.share(self.log[-1]['step'], self.log[-1]['seconds']) if self.log else 0.
     return self.progress*self.cfg.checkpoints >= int(last*self.cfg.checkpoints) + 1
 
 # %% ../nbs/14_training.ipynb #e5342a07
@@ -446,7 +490,10 @@ def resume(self:Trainer,
         self.model.load_state_dict(found.model.state_dict())
     for name in ('seed', 'batch_tokens', 'accumulate'):  # these say which sentences come next
         theirs, ours = found.training['settings'][name], getattr(self.cfg, name)
-        if theirs != ours: raise InputError(f"{found.path}: its run has {name} {theirs}, not {ours}; keep to the settings of that run, or begin another in a new directory")
+        if theirs != ours:
+            raise InputError(
+                f"{found.path}: its run has {name} {theirs}, not {ours}; keep to the settings of that run, or begin another in a new directory"
+            )
     checkpoints.load_optimizer(found.path, self.optimizer)
     if self.cfg.dtype == 'auto': self._use(found.training['settings']['dtype'])
     if self.scaler.is_enabled() and found.training.get('scaler'): self.scaler.load_state_dict(found.training['scaler'])
@@ -523,7 +570,10 @@ def _watch(self:Trainer, took, used):
     if not self.told: return
     remedy = 'threads that wait for each other lose the most: stop the other programs, or stop this run (Ctrl-C) and resume it on fewer (--resume --threads 1)'
     if n == 1: remedy = 'it will get less far in its minutes: stop the other programs, or give it more minutes'
-    tqdm.write(f"step {self.step:,}: this run has only {share:.1f} of {n} cores, as if other programs use the processor; {remedy}", file=sys.stderr)
+    tqdm.write(
+        f"step {self.step:,}: this run has only {share:.1f} of {n} cores, as if other programs use the processor; {remedy}",
+        file=sys.stderr,
+    )
 
 # %% ../nbs/14_training.ipynb #7d06f06e
 @patch
@@ -556,12 +606,23 @@ def _loop(self:Trainer, bar):
 def _tell(self:Trainer, bar, step, took, speed):
     "One step's line in the metrics, and the progress bar."
     pad_id = self.model.cfg.pad_id
-    lengths = [torch.cat([(ids != pad_id).sum(1) for ids in side]) for side in zip(*((b.src, b.tgt_out) for b in step.batches))]
+    lengths = [
+        torch.cat([(ids != pad_id).sum(1) for ids in side]) for side in zip(*((b.src, b.tgt_out) for b in step.batches))
+    ]
     flops = self.world.size*train_flops(self.model.cfg, *lengths)
     used = flops/took/(self.world.size*matmul_rate(self.device, getattr(torch, self.dtype)))
     rate = self.optimizer.param_groups[0]['lr']
-    self.metrics.add(self.step, loss=self.loss, lr=rate, gradient_norm=self.norm if isfinite(self.norm) else None, tokens_per_s=round(step.n_tokens/took), utilisation=round(used, 4))
-    bar.set_postfix_str(f'step {self.step:,}  loss {self.loss:.3f}  lr {rate:.2g}  {speed:,.0f} tokens/s  use {used:.0%}', refresh=False)
+    self.metrics.add(
+        self.step,
+        loss=self.loss,
+        lr=rate,
+        gradient_norm=self.norm if isfinite(self.norm) else None,
+        tokens_per_s=round(step.n_tokens / took),
+        utilisation=round(used, 4),
+    )
+    bar.set_postfix_str(
+        f'step {self.step:,}  loss {self.loss:.3f}  lr {rate:.2g}  {speed:,.0f} tokens/s  use {used:.0%}', refresh=False
+    )
     bar.update(100*self.progress - bar.n)
 
 # %% ../nbs/14_training.ipynb #25937ef6
@@ -577,17 +638,26 @@ def fit(self:Trainer,
         checkpoints.remove(self.out/'averaged')  # of an earlier part of the run
         self.metrics = Metrics(self.out, self.step, self.cfg.tensorboard)
     self.model.train()
-    bar = tqdm(total=100, initial=100*self.progress, disable=quiet or not self.first, mininterval=.5 if sys.stderr.isatty() else 20,
-        bar_format='{percentage:3.0f}% |{bar:20}| {elapsed} < {remaining}{postfix}')
+    bar = tqdm(
+        total=100,
+        initial=100 * self.progress,
+        disable=quiet or not self.first,
+        mininterval=0.5 if sys.stderr.isatty() else 20,
+        bar_format='{percentage:3.0f}% |{bar:20}| {elapsed} < {remaining}{postfix}',
+    )
     try:
         with self.stop, bar, threads(self.cfg.threads): self._loop(bar)
     except Stopped:
         self._last_save()
         raise
     except RuntimeError as e:
-        if not lost_process(e): raise
-        if self.first and not self.cfg.shard: self._last_save()  # the weights are those of the last whole step
-        raise InputError(f'step {self.step + 1}: another process is gone, its own message says why ({str(e).splitlines()[0][:100]}); {self._again()}') from None
+        if not lost_process(e):
+            raise
+        if self.first and not self.cfg.shard:
+            self._last_save()  # the weights are those of the last whole step
+        raise InputError(
+            f'step {self.step + 1}: another process is gone, its own message says why ({str(e).splitlines()[0][:100]}); {self._again()}'
+        ) from None
     finally:
         if self.first: self.metrics.close()
     if self.first: self._average()
@@ -596,7 +666,11 @@ def fit(self:Trainer,
 def _warn_of_warmup(self:Trainer, quiet=False):
     expected, warmup = self.expected_steps(), self.cfg.warmup  # all processes measure together
     if self.first and not quiet and expected <= warmup:
-        tqdm.write(f"the run ends inside its warm-up: about {expected:,} steps, and the learning rate rises for {warmup:,}; give it more time, or a shorter warmup", file=sys.stderr)
+        tqdm.write(
+            f"the run ends inside its warm-up: about {expected:,} steps, and the learning rate rises for {warmup:,}; give it more time, or a shorter warmup",
+            file=sys.stderr,
+        )
+
 
 @patch
 def _last_save(self:Trainer):
@@ -607,7 +681,11 @@ def _last_save(self:Trainer):
 @patch
 def _average(self:Trainer):
     "The mean of the last regular checkpoints; one that has been damaged meanwhile is left out."
-    checkpoints.average([path for path in map(self._place, self.marks[-self.cfg.average_last:]) if _is_valid(path)], self.out/'averaged')
+    checkpoints.average(
+        [path for path in map(self._place, self.marks[-self.cfg.average_last :]) if _is_valid(path)],
+        self.out / 'averaged',
+    )
+
 
 def _is_valid(path):
     try: checkpoints.verify(path)

@@ -28,6 +28,7 @@ from .positional_encoding import PositionalEncoding
 class PerHead(int):
     "A head's width that was not given but worked out as d_model/h. It knows this, so it is worked out again in a changed copy."
 
+
 @dataclass(frozen=True)
 class TransformerConfig:
     "Everything that fixes a model; the defaults are the paper's base model (Table 3)."
@@ -51,20 +52,26 @@ class TransformerConfig:
     def __post_init__(self):
         for name in ('vocab_size', 'N', 'd_model', 'd_ff', 'h', 'max_len'): _whole(name, getattr(self, name), 1)
         for name in ('d_k', 'd_v'):
-            if getattr(self, name) is None or isinstance(getattr(self, name), PerHead): object.__setattr__(self, name, self._per_head())
+            if getattr(self, name) is None or isinstance(getattr(self, name), PerHead):
+                object.__setattr__(self, name, self._per_head())
             _whole(name, getattr(self, name), 1)
         for name in ('dropout', 'label_smoothing'): _share(name, getattr(self, name))
         special = self.pad_id, self.bos_id, self.eos_id
         for name, i in zip(('pad_id', 'bos_id', 'eos_id'), special): _whole(name, i, 0)
         if max(special) >= self.vocab_size or len(set(special)) < 3:
-            raise InputError(f"pad_id, bos_id and eos_id must be three different ids below vocab_size {self.vocab_size}, not {special}")
-        if self.positions not in ('sinusoid', 'learned'): raise InputError(f"positions must be 'sinusoid' or 'learned', not {self.positions!r}")
-        if self.positions == 'sinusoid' and self.d_model % 2: raise InputError(f"d_model must be even for sinusoids (pairs of sine and cosine), not {self.d_model}")
+            raise InputError(
+                f"pad_id, bos_id and eos_id must be three different ids below vocab_size {self.vocab_size}, not {special}"
+            )
+        if self.positions not in ('sinusoid', 'learned'):
+            raise InputError(f"positions must be 'sinusoid' or 'learned', not {self.positions!r}")
+        if self.positions == 'sinusoid' and self.d_model % 2:
+            raise InputError(f"d_model must be even for sinusoids (pairs of sine and cosine), not {self.d_model}")
         if self.norm not in ('post', 'pre'): raise InputError(f"norm must be 'post' or 'pre', not {self.norm!r}")
         if not isinstance(self.bias, bool): raise InputError(f"bias must be True or False, not {self.bias!r}")
 
     def _per_head(self):
-        if self.d_model % self.h: raise InputError(f"d_model {self.d_model} is no multiple of h {self.h}: give d_k and d_v")
+        if self.d_model % self.h:
+            raise InputError(f"d_model {self.d_model} is no multiple of h {self.h}: give d_k and d_v")
         return PerHead(self.d_model//self.h)
 
 def _whole(name, value, least):
@@ -161,7 +168,9 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(cfg) for _ in range(cfg.N))
         self.decoder = nn.ModuleList(DecoderLayer(cfg) for _ in range(cfg.N))
         # Pre-norm leaves the last sum unnormalised: one LayerNorm more after each stack. Post-norm has none.
-        self.encoder_norm, self.decoder_norm = (nn.LayerNorm(cfg.d_model) if cfg.norm == 'pre' else nn.Identity() for _ in range(2))
+        self.encoder_norm, self.decoder_norm = (
+            nn.LayerNorm(cfg.d_model) if cfg.norm == 'pre' else nn.Identity() for _ in range(2)
+        )
 
     def embed(self,
         ids:Tensor,   # Token ids, shape (b, n)
@@ -172,13 +181,21 @@ class Transformer(nn.Module):
 
 # %% ../nbs/06_transformer.ipynb #c19b11dd
 def _check_table(side, ids):
-    if ids.dim() != 2: raise InputError(f"{side} ids of shape {tuple(ids.shape)}: a table (sentences, tokens) is needed; one sentence is ids[None]")
-    if ids.dtype not in (torch.int64, torch.int32): raise InputError(f"{side} ids of type {ids.dtype}: ids are whole numbers; write ids.long()")
+    if ids.dim() != 2:
+        raise InputError(
+            f"{side} ids of shape {tuple(ids.shape)}: a table (sentences, tokens) is needed; one sentence is ids[None]"
+        )
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"{side} ids of type {ids.dtype}: ids are whole numbers; write ids.long()")
+
 
 def _same_number(src, tgt, *memory):
     counts = [t.shape[0] for t in (src, tgt, *memory)]
     if all(count == counts[0] for count in counts): return
-    raise InputError(f"{counts[0]} source and {counts[1]} target sentences{f', a memory of {counts[2]}' if memory else ''}: every source needs its target")
+    raise InputError(
+        f"{counts[0]} source and {counts[1]} target sentences{f', a memory of {counts[2]}' if memory else ''}: every source needs its target"
+    )
+
 
 @patch
 def _check(self:Transformer, side, ids):
@@ -280,7 +297,11 @@ def attention_maps(
     "The weights of all three uses of attention (§3.2.3), every layer and head."
     maps, hooks = {'encoder': [], 'decoder': [], 'cross': []}, []
     def watch(attention, kind):
-        hooks.append(attention.register_forward_pre_hook(lambda m, args, kw: (args, kw | {'need_weights': True}), with_kwargs=True))
+        hooks.append(
+            attention.register_forward_pre_hook(
+                lambda m, args, kw: (args, kw | {'need_weights': True}), with_kwargs=True
+            )
+        )
         hooks.append(attention.register_forward_hook(lambda m, args, out: maps[kind].append(out[1])))
     for layer in model.encoder: watch(layer.self_attention, 'encoder')
     for layer in model.decoder:

@@ -29,7 +29,8 @@ from .tokenizer import check_tokenizer
 from .transformer import attention_maps
 
 # %% ../nbs/16_translation.ipynb #751b4187
-HIDDEN = re.compile(r'[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]')  # control characters that are no white space; lone surrogates
+# control characters that are no white space; lone surrogates
+HIDDEN = re.compile(r'[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]')
 
 def clean(
     text:str # Any text
@@ -39,8 +40,10 @@ def clean(
     return text if any(category(c) not in ('Cc', 'Cf', 'Zs', 'Zl', 'Zp') for c in text) else ''
 
 # %% ../nbs/16_translation.ipynb #b09cba6e
-SENTENCE_END = re.compile(r'(?<=[.!?…])\s+|(?<=[.!?…]["”’»)\]])\s+|\n\s*|(?<=[。！？])(?![。！？」』”’）])\s*|(?<=[。！？][」』”’）])\s*'
-    r'|(?<=니다|니까|어요|아요|여요|해요|예요|에요|세요|네요|군요|지요|았다|었다|였다|했다|겠다|이다|한다|는다)\s+|(?<=죠)\s+')
+SENTENCE_END = re.compile(
+    r'(?<=[.!?…])\s+|(?<=[.!?…]["”’»)\]])\s+|\n\s*|(?<=[。！？])(?![。！？」』”’）])\s*|(?<=[。！？][」』”’）])\s*'
+    r'|(?<=니다|니까|어요|아요|여요|해요|예요|에요|세요|네요|군요|지요|았다|었다|였다|했다|겠다|이다|한다|는다)\s+|(?<=죠)\s+'
+)
 COMMA = re.compile(r'(?<=[,;:])\s+|(?<=[，、；：])\s*')
 SPACE = re.compile(r'\s+')
 
@@ -109,7 +112,8 @@ class Translator:
     ) -> 'Translator':
         "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off."
         found = checkpoints.load(path, default_device(device))
-        if found.tokenizer is None: raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
+        if found.tokenizer is None:
+            raise InputError(f"{found.path / 'tokenizer.model'}: missing; copy the whole checkpoint directory again")
         check_tokenizer(found.tokenizer, found.model.cfg)
         mark = fingerprint(found.model)
         translator = cls(inference(found.model, int8, release=True), found.tokenizer, found.training, path=found.path)
@@ -120,7 +124,10 @@ class Translator:
     def model(self):
         "The Transformer itself, for attention maps and for changes: read again if its matrices were given up."
         with self.lock:
-            if self.own is None and self.path is None: raise InputError("this translator was made of a prepared model: make it of the Transformer itself to look at it")
+            if self.own is None and self.path is None:
+                raise InputError(
+                    "this translator was made of a prepared model: make it of the Transformer itself to look at it"
+                )
             if self.own is None: self.own = checkpoints.load(self.path, self.device).model
         return self.own
 
@@ -184,7 +191,11 @@ def _search_all(self:Translator,
     work, settings = [[rows[i] for i in batch] for batch in batches], (beam, alpha, n)
     together = min(parallel, len(work)) if self.device.type == 'cpu' else 1
     fixed = self._with(prepared=self.ready, own=None)  # the same weights for all batches
-    results = fixed._side_by_side(work, settings, together) if together > 1 else [fixed.search(rows, *settings) for rows in work]
+    results = (
+        fixed._side_by_side(work, settings, together)
+        if together > 1
+        else [fixed.search(rows, *settings) for rows in work]
+    )
     for batch, hyps in zip(batches, results):
         for i, h in zip(batch, hyps): found[i] = h
     return found
@@ -197,7 +208,10 @@ def _parts(self:Translator,
     "Clean the texts, split the long ones."
     texts, most = list(map(clean, texts)), self.cfg.max_len
     fits = lambda text: len(self.tokenizer.encode([text])[0]) < most
-    return [[text] if len(ids) < most else split_text(text, fits) for text, ids in zip(texts, self.tokenizer.encode(texts))]
+    return [
+        [text] if len(ids) < most else split_text(text, fits) for text, ids in zip(texts, self.tokenizer.encode(texts))
+    ]
+
 
 @patch
 def nbest(self:Translator,
@@ -223,7 +237,10 @@ def _whole(self:Translator,
 ) -> list:      # Pairs (score, text), best first
     "Put the hypotheses of a text together; a part with fewer of them repeats its last."
     ranks = [[h[min(j, len(h) - 1)] for h in hyps] for j in range(max(map(len, hyps)))]
-    return [(sum(score for score, _ in rank), rejoin(parts, self.tokenizer.decode([ids for _, ids in rank]))) for rank in ranks]
+    return [
+        (sum(score for score, _ in rank), rejoin(parts, self.tokenizer.decode([ids for _, ids in rank])))
+        for rank in ranks
+    ]
 
 # %% ../nbs/16_translation.ipynb #a2bd63b2
 @patch
@@ -239,12 +256,17 @@ def translate(self:Translator,
 
 # %% ../nbs/16_translation.ipynb #dfcfdedd
 @patch
-def __deepcopy__(self:Translator, memo): return self._with(own=deepcopy(self.own, memo), about=deepcopy(self.about, memo), lock=Lock())
+def __deepcopy__(self: Translator, memo):
+    return self._with(own=deepcopy(self.own, memo), about=deepcopy(self.about, memo), lock=Lock())
+
 
 @patch
 def __reduce__(self:Translator):
     if self.own is not None: return type(self), (self.own, self.tokenizer, self.about, self.int8, self.path)
-    if self.path is None: raise InputError("a translator made of a prepared model cannot be sent elsewhere: make it of the Transformer itself, or by from_pretrained")
+    if self.path is None:
+        raise InputError(
+            "a translator made of a prepared model cannot be sent elsewhere: make it of the Transformer itself, or by from_pretrained"
+        )
     return type(self).from_pretrained, (self.path, str(self.device), self.int8)
 
 # %% ../nbs/16_translation.ipynb #948fba55
@@ -275,7 +297,7 @@ def _side_by_side(self:Translator,
 @patch
 def attention(self:Translator,
     text:str # One sentence, not empty
-) -> dict:   # 'source', 'target': pieces; 'encoder', 'decoder', 'cross': weights, shape (N, h, queries, keys)
+) -> dict:  # 'source', 'target': pieces; 'encoder', 'decoder', 'cross': weights, shape (N, h, queries, keys)
     "All three kinds of attention while the model translates a sentence: every layer and head; raises `TooLong` for one that does not fit."
     rows = self.encode([clean(text)])
     if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
@@ -291,9 +313,12 @@ def maps(self:Translator,
     "All three kinds of attention while the model reads a sentence and this translation."
     model, fed = self.model, [self.cfg.bos_id, *target]
     src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, fed))
-    with self.lock, evaluating(model): found = attention_maps(model, src, tgt)  # it hangs hooks into the model: one thread at a time
+    # it hangs hooks into the model: one thread at a time
+    with self.lock, evaluating(model): found = attention_maps(model, src, tgt)
     pieces = self.tokenizer.pieces
-    return {'source': pieces(source), 'target': pieces([*target, self.cfg.eos_id])} | {kind: w[:, 0].cpu() for kind, w in found.items()}
+    return {'source': pieces(source), 'target': pieces([*target, self.cfg.eos_id])} | {
+        kind: w[:, 0].cpu() for kind, w in found.items()
+    }
 
 # %% ../nbs/16_translation.ipynb #b97febee
 def plot_attention(
@@ -306,7 +331,10 @@ def plot_attention(
     import matplotlib.pyplot as plt  # takes half a second, which the commands save
     plot_style()
     fig, ax = plt.subplots(figsize=(max(4., 1.5 + .38*len(keys)), 1 + .32*len(queries)))
-    ax.imshow(weights, vmin=0, vmax=1, cmap='Blues', aspect='auto'); ax.grid(False); ax.set_title(title)
-    ax.set_xticks(range(len(keys)), keys, rotation=60, ha='right'); ax.set_yticks(range(len(queries)), queries)
+    ax.imshow(weights, vmin=0, vmax=1, cmap='Blues', aspect='auto')
+    ax.grid(False)
+    ax.set_title(title)
+    ax.set_xticks(range(len(keys)), keys, rotation=60, ha='right')
+    ax.set_yticks(range(len(queries)), queries)
     ax.set(xlabel='key', ylabel='query')
     return fig

@@ -55,7 +55,8 @@ def matmul_rate(
     on_cpu = device.type == 'cpu'
     n, seconds = 2048 if on_cpu else 4096, []  # on a GPU 0.2 GB: little beside a model in training
     if on_cpu and dtype == torch.float16: n = 256  # most CPUs have no units for it and would take minutes
-    generator = torch.Generator(device).manual_seed(0)  # the global one stays as it is: a run must not depend on being measured
+    # the global one stays as it is: a run must not depend on being measured
+    generator = torch.Generator(device).manual_seed(0)
     a, b = (torch.randn(n, n, device=device, dtype=dtype, generator=generator) for _ in range(2))
     out = torch.empty_like(a)
     with torch.no_grad(), torch.autocast(device.type, enabled=False):

@@ -61,7 +61,7 @@ def parallel(
     net:nn.Module,    # Module whose forward gives the loss; holds the model as net.model
     world:World,      # The processes
     shard:bool=False  # Cut the weights into pieces, one a process (FSDP2), for models that do not fit?
-) -> nn.Module:       # The module to call instead
+) -> nn.Module:  # The module to call instead
     "Gradients become means over all processes: by DistributedDataParallel, or with the weights themselves shared out (FSDP2)."
     if shard: return _shard(net, world)
     if world.size == 1: return net
@@ -71,7 +71,9 @@ def _shard(net, world):
     if not dist.is_initialized(): raise InputError("shard: there is nobody to share with; start with torchrun")
     # Before torch 2.9 the gradients come out twice as large on CPUs, or not at all
     if world.device.type == 'cpu' and tuple(map(int, torch.__version__.split('.')[:2])) < (2, 9):
-        raise InputError(f"shard: on CPUs it needs torch 2.9 or newer, and this is {torch.__version__}: update torch, or leave shard out")
+        raise InputError(
+            f"shard: on CPUs it needs torch 2.9 or newer, and this is {torch.__version__}: update torch, or leave shard out"
+        )
     from torch.distributed.fsdp import fully_shard
     for layer in (*net.model.encoder, *net.model.decoder): fully_shard(layer)
     return fully_shard(net)

@@ -51,7 +51,9 @@ class Linear(nn.Module):
     ):
         super().__init__()
         self.weight, self.bias, self.relu = weight, bias, relu
-        self.packed = weight.device.type == 'cpu' and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+        self.packed = (
+            weight.device.type == 'cpu' and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+        )
         if self.packed: self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), 32)
         self.table = _table(self.weight, weight) if self.packed else None  # of the same memory, which self.weight keeps
         if self.table is None: return
@@ -63,7 +65,10 @@ class Linear(nn.Module):
     ) -> Tensor:  # Shape (..., out)
         "The product."
         if self.table is not None and x.dim() == 2 and len(x) == 1: return self.single(x)
-        if self.packed: return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, 'relu' if self.relu else 'none', [], '')
+        if self.packed:
+            return torch.ops.mkldnn._linear_pointwise(
+                x, self.weight, self.bias, 'relu' if self.relu else 'none', [], ''
+            )
         y = F.linear(x, self.weight, self.bias)
         return y.relu_() if self.relu else y
 
@@ -79,6 +84,7 @@ class Linear(nn.Module):
 # %% ../../nbs/engine/04_inference.ipynb #1badb1db
 class Int8Linear(nn.Module):
     "xWᵀ + b in 8-bit integers: one scale for each row of W, fixed, and one for each row of x, taken from its largest number."
+
     def __init__(self,
         weight:Tensor,      # W, shape (out, in), float32, on an x86 CPU
         bias:Tensor=None,   # b, shape (out,)
@@ -89,7 +95,9 @@ class Int8Linear(nn.Module):
         scale = weight.abs().amax(1).clamp(min=1e-9)/127
         with warnings.catch_warnings():  # torch means to replace this type one day
             warnings.simplefilter('ignore')
-            rounded = torch.quantize_per_channel(weight, scale.double(), torch.zeros(len(weight), dtype=torch.int64), 0, torch.qint8)
+            rounded = torch.quantize_per_channel(
+                weight, scale.double(), torch.zeros(len(weight), dtype=torch.int64), 0, torch.qint8
+            )
         self.packed = torch.ops.quantized.linear_prepack(rounded, None)
 
     def forward(self,
@@ -97,7 +105,8 @@ class Int8Linear(nn.Module):
     ) -> Tensor:  # Shape (..., out), float32
         "Round the rows of x, multiply integers, scale back."
         largest = x.abs().amax(-1, keepdim=True).clamp_(min=1e-9)
-        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x/largest, 1/127, 128, self.packed)  # steps of 1/127; 128 stands for 0
+        # steps of 1/127; 128 stands for 0
+        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x/largest, 1/127, 128, self.packed)
         y = y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
         return y.relu_() if self.relu else y
 
@@ -112,7 +121,13 @@ def int8_gain(
         start = perf_counter()
         linear(x)
         return perf_counter() - start
-    def all_of(kind): return sum(min(seconds(linear, x) for _ in range(tries)) for linear, x in [(kind(W), W.new_ones(rows, W.shape[1])) for W in matrices])
+
+    def all_of(kind):
+        return sum(
+            min(seconds(linear, x) for _ in range(tries))
+            for linear, x in [(kind(W), W.new_ones(rows, W.shape[1])) for W in matrices]
+        )
+
     return all_of(Linear)/all_of(Int8Linear)
 
 _TOLD = []  # once a process is enough
@@ -123,7 +138,10 @@ def _check_int8(matrices):
     gain = int8_gain(matrices)
     if gain >= .95: return
     _TOLD.append(gain)
-    warnings.warn(f"8-bit products of this model are only {gain:.2f} times as fast as float32 ones on this processor: leave int8 out", stacklevel=4)
+    warnings.warn(
+        f"8-bit products of this model are only {gain:.2f} times as fast as float32 ones on this processor: leave int8 out",
+        stacklevel=4,
+    )
 
 # %% ../../nbs/engine/04_inference.ipynb #8ead4ab2
 BLOCK = 64  # Tokens of the vocabulary whose maximum is taken at once
@@ -175,7 +193,8 @@ def affine(
     name:str      # Its place in the model, such as 'encoder.0.self_attention.W_q'
 ) -> tuple:       # W, shape (out, in), and b, shape (out,) or None
     "Matrix and bias of a projection; raises `InputError` for one that does something else."
-    if type(m).forward is nn.Linear.forward and not _touched(m): return tuple(t if t is None else t.detach() for t in (m.weight, m.bias))
+    if type(m).forward is nn.Linear.forward and not _touched(m):
+        return tuple(t if t is None else t.detach() for t in (m.weight, m.bias))
     some = torch.randn(3, inputs, generator=torch.Generator().manual_seed(0))*torch.tensor([[.1], [1.], [10.]])
     x = torch.cat([torch.zeros(1, inputs), torch.eye(inputs), some]).to(like)
     try:
@@ -184,17 +203,28 @@ def affine(
         error = (found - F.linear(x[-3:], W, b)).abs().amax(1)
         if (error <= torch.finfo(like.dtype).eps**.5*found.abs().amax(1)).all(): return W, b
     except (RuntimeError, TypeError, IndexError): pass  # it takes or gives something else than a linear map
-    raise InputError(f"{name}: {type(m).__name__} is no matrix with a bias, which decoding could prepare: put an nn.Linear there, or call the model itself")
+    raise InputError(
+        f"{name}: {type(m).__name__} is no matrix with a bias, which decoding could prepare: put an nn.Linear there, or call the model itself"
+    )
 
 # %% ../../nbs/engine/04_inference.ipynb #d1faa4e9
 PARTS = {  # classes whose work the layers of this lesson do; # is a number
-    'encoder.#': (EncoderLayer,), 'decoder.#': (DecoderLayer,), 'residuals.#': (Residual,), 'feed_forward': (FeedForward,),
-    'self_attention': (MultiHeadAttention,), 'cross_attention': (MultiHeadAttention,), 'dropout': (Dropout, nn.Dropout, nn.Identity),
-    **dict.fromkeys(('norm', 'encoder_norm', 'decoder_norm'), (nn.LayerNorm, nn.RMSNorm, nn.Identity))}
+    'encoder.#': (EncoderLayer,),
+    'decoder.#': (DecoderLayer,),
+    'residuals.#': (Residual,),
+    'feed_forward': (FeedForward,),
+    'self_attention': (MultiHeadAttention,),
+    'cross_attention': (MultiHeadAttention,),
+    'dropout': (Dropout, nn.Dropout, nn.Identity),
+    **dict.fromkeys(('norm', 'encoder_norm', 'decoder_norm'), (nn.LayerNorm, nn.RMSNorm, nn.Identity)),
+}
 
 def _known(place, m):
     "Is a module in this place of a kind that can be prepared?"
-    if place == '': return all(getattr(type(m), k, None) is f for k, f in vars(Transformer).items() if callable(f) and k != '__init__')
+    if place == '':
+        return all(
+            getattr(type(m), k, None) is f for k, f in vars(Transformer).items() if callable(f) and k != '__init__'
+        )
     if place == 'embedding': return isinstance(m, Embedding) and type(m).logits is Embedding.logits
     return place not in PARTS or type(m) in PARTS[place]
 
@@ -205,10 +235,20 @@ def check_parts(
     for name, m in getattr(model, '_orig_mod', model).named_modules():  # what torch.compile was given
         *above, last = name.split('.')
         if any(part.startswith('W_') for part in (*above, last)): continue  # a projection: left to `affine`
-        place, remedy = f'{above[-1]}.#' if last.isdigit() else last, 'or call the model itself instead of decoding with it'
-        if not _known(place, m): raise InputError(f"{name or 'the model'}: {type(m).__name__} cannot be prepared for decoding: put a module of the usual class there, {remedy}")
-        if _touched(m): raise InputError(f"{name or 'the model'}: its hooks or exchanged methods would have no effect in decoding: remove them, {remedy}")
-    if any(p.is_meta for p in model.parameters()): raise InputError("the model holds no numbers any more (they were released): load it again")
+        place, remedy = (
+            f'{above[-1]}.#' if last.isdigit() else last,
+            'or call the model itself instead of decoding with it',
+        )
+        if not _known(place, m):
+            raise InputError(
+                f"{name or 'the model'}: {type(m).__name__} cannot be prepared for decoding: put a module of the usual class there, {remedy}"
+            )
+        if _touched(m):
+            raise InputError(
+                f"{name or 'the model'}: its hooks or exchanged methods would have no effect in decoding: remove them, {remedy}"
+            )
+    if any(p.is_meta for p in model.parameters()):
+        raise InputError("the model holds no numbers any more (they were released): load it again")
 
 # %% ../../nbs/engine/04_inference.ipynb #d08be009
 def _joined(*maps, scale=1.):
@@ -315,7 +355,15 @@ class _Step(nn.Module):
         super().__init__()
         self.layers, self.norm, self.scores = nn.ModuleList(layers), norm, scores
 
-    def forward(self, y:Tensor, own:list[tuple[Tensor, Tensor]], start:int, seen:Tensor|None, memory:list[tuple[Tensor, Tensor]], padding:Tensor|None):
+    def forward(
+        self,
+        y: Tensor,
+        own: list[tuple[Tensor, Tensor]],
+        start: int,
+        seen: Tensor | None,
+        memory: list[tuple[Tensor, Tensor]],
+        padding: Tensor | None,
+    ):
         for i, layer in enumerate(self.layers): y = layer(y, *own[i], start, seen, *memory[i], padding)
         return self.scores(self.norm(y))
 
@@ -350,16 +398,35 @@ class Inference:
         self.embedding, self.positions, self.encoder_norm, decoder_norm = parts if release else map(deepcopy, parts)
         W, linear = model.embedding.weight.detach(), Int8Linear if int8 else Linear
         if int8 and (W.device.type != 'cpu' or 'fbgemm' not in torch.backends.quantized.supported_engines):
-            raise InputError(f"int8 decoding needs an x86 CPU, and the model is on {W.device}: leave int8 out, or choose the CPU")
-        if int8 and W.dtype != torch.float32: raise InputError(f"int8 decoding takes a float32 model, not {W.dtype}: call model.float(), or leave int8 out")
-        if int8: _check_int8([m[:2048] for m in (W, affine(model.decoder[0].feed_forward.W_1, W.shape[1], W, 'decoder.0.feed_forward.W_1')[0])])
+            raise InputError(
+                f"int8 decoding needs an x86 CPU, and the model is on {W.device}: leave int8 out, or choose the CPU"
+            )
+        if int8 and W.dtype != torch.float32:
+            raise InputError(
+                f"int8 decoding takes a float32 model, not {W.dtype}: call model.float(), or leave int8 out"
+            )
+        if int8:
+            _check_int8(
+                [
+                    m[:2048]
+                    for m in (
+                        W,
+                        affine(model.decoder[0].feed_forward.W_1, W.shape[1], W, 'decoder.0.feed_forward.W_1')[0],
+                    )
+                ]
+            )
+
         def prepared(layer, name):
             ready = InferenceLayer(layer, linear, W, name)
             if not release: return ready
             layer.to('meta')
             give_back_memory()
             return ready
-        self.encoder, self.decoder = ([prepared(layer, f'{side}.{i}') for i, layer in enumerate(getattr(model, side))] for side in ('encoder', 'decoder'))
+
+        self.encoder, self.decoder = (
+            [prepared(layer, f'{side}.{i}') for i, layer in enumerate(getattr(model, side))]
+            for side in ('encoder', 'decoder')
+        )
         fill = -len(W) % BLOCK
         bias = F.pad(torch.zeros_like(W[:, 0]), (0, fill), value=float('-inf'))
         bias[[self.cfg.pad_id, self.cfg.bos_id]] = float('-inf')
@@ -405,7 +472,7 @@ def _sums(t):
 @torch.no_grad()
 def fingerprint(
     model:nn.Module # Any model
-) -> tuple:         # Equal for equal models
+) -> tuple:  # Equal for equal models
     "What a model does in evaluation depends on this: its modules, their settings, hooks and exchanged methods, its weights."
     form, sums = [getattr(model, 'cfg', None)], []
     for name, m in model.named_modules():
@@ -422,6 +489,7 @@ def fingerprint(
 # %% ../../nbs/engine/04_inference.ipynb #7091fbf6
 class DecoderCache:
     "What decoding keeps: the memory's keys and values, and those of all tokens so far; every sentence has one pool for its k beams."
+
     @torch.no_grad()
     def __init__(self,
         model:Inference,  # Prepared model
@@ -432,11 +500,15 @@ class DecoderCache:
         b, source = len(src), Packing(src != model.cfg.pad_id)
         room, memory = longest*k, model.encode(src, source)
         own = lambda layer: tuple(memory.new_empty(b, layer.h, room, width//layer.h) for width in layer.widths[1:])
-        self.memory, self.own = [layer.memory(memory, source) for layer in model.decoder], [own(layer) for layer in model.decoder]
+        self.memory, self.own = (
+            [layer.memory(memory, source) for layer in model.decoder],
+            [own(layer) for layer in model.decoder],
+        )
         no, self.k, self.length, self.used = float('-inf'), k, 0, 0  # used: keys in each pool
         self.padding = memory.new_zeros(b, 1, 1, src.shape[1]).masked_fill(~source.real[:, None, None], no)
         self.itself = memory.new_full((k, k), no).fill_diagonal_(0)  # a beam sees itself, not its neighbours
-        self.ancestors = memory.new_zeros(b, k, 1)                        # 0 or −∞ for each key of the pool: BOS is everybody's
+        # 0 or −∞ for each key of the pool: BOS is everybody's
+        self.ancestors = memory.new_zeros(b, k, 1)
 
     def lengthen(self):
         "One token more in every beam; the first one, BOS, is the same for all of them and lies in the pool once."
@@ -463,7 +535,9 @@ def tidy(self:DecoderCache):
     order = wanted.byte().argsort(dim=1, descending=True, stable=True)[:, :self.used]   # in order of time
     self.ancestors = self.ancestors.gather(2, order[:, None].expand(-1, self.k, -1))
     rows = torch.arange(len(order), device=order.device)[:, None]
-    for pool in (pool for own in self.own for pool in own): pool[:, :, :self.used] = pool[rows, :, order].transpose(1, 2)
+    for pool in (pool for own in self.own for pool in own):
+        pool[:, :, : self.used] = pool[rows, :, order].transpose(1, 2)
+
 
 @patch
 def leave(self:DecoderCache,

@@ -21,6 +21,7 @@ from ..core import InputError
 # %% ../../nbs/engine/01_packing.ipynb #5a9dce60
 class _Select(torch.autograd.Function):
     "Rows `there` of x, `holes` set to zero. The way back is known, so the gradient is a selection too, not a scattering."
+
     @staticmethod
     def forward(ctx, x, there, holes, back, holes_back):
         ctx.save_for_backward(back, holes_back)
@@ -39,8 +40,10 @@ def count_real(
     behind = real[:, 1:] > real[:, :-1]  # a real token right behind padding
     count, wrong = torch.stack([real.sum(), behind.sum()]).tolist()
     if wrong and not torch.compiler.is_compiling():
-        raise InputError(f"row {behind.any(1).nonzero()[0].item()} (from 0) of the ids: padding stands before a token, but padding belongs at the right; "
-                         "move it there, or check that pad_id is the id of padding and of nothing else")
+        raise InputError(
+            f"row {behind.any(1).nonzero()[0].item()} (from 0) of the ids: padding stands before a token, but padding belongs at the right; "
+            "move it there, or check that pad_id is the id of padding and of nothing else"
+        )
     return count
 
 class Packing:
@@ -77,7 +80,8 @@ def _kernel():
     except ImportError: return None
     return varlen_attn if 'window_size' in signature(varlen_attn).parameters else None
 
-def _flash(device): return torch.cuda.get_device_capability(device) >= (8, 0)  # a T4 or V100 has not what the kernel needs
+# a T4 or V100 has not what the kernel needs
+def _flash(device): return torch.cuda.get_device_capability(device) >= (8, 0)
 
 def _varlen(q, k, v, h):
     "Can it take these?"
@@ -88,13 +92,17 @@ def _by_kernel(kernel, mask, q, k, v, h):
     "The same by torch's kernel, which needs no padding at all: it takes the cumulative lengths."
     q, k, v = (x.unflatten(-1, (h, -1)) for x in (q, k, v))
     longest = mask.queries.shape[1], mask.keys.shape[1]
-    return kernel(q, k, v, mask.queries.ends, mask.keys.ends, *longest, window_size=(-1, 0 if mask.causal else -1)).flatten(1)
+    return kernel(
+        q, k, v, mask.queries.ends, mask.keys.ends, *longest, window_size=(-1, 0 if mask.causal else -1)
+    ).flatten(1)
 
 # %% ../../nbs/engine/01_packing.ipynb #bbb6795e
-SHORT = 256  # Keys up to which a CPU multiplies equation 1 out in bfloat16, where torch's fused kernel is slow to go backward
+# Keys up to which a CPU multiplies equation 1 out in bfloat16, where torch's fused kernel is slow to go backward
+SHORT = 256
 
 class PackedMask:
     "The block-diagonal mask of packed sequences: a query sees the keys of its own sequence, with `causal` only up to its own place."
+
     def __init__(self,
         queries:Packing,   # Where the queries stand
         keys:Packing,      # Where the keys stand; as many sequences as the queries have

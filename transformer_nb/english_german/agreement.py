@@ -64,8 +64,17 @@ def read_noun(
 ) -> Noun:  # The noun with its tags as a set
     "Make a noun from its row."
     alone = r["en"] == "-"
-    return Noun(r["en_plural"] if alone else r["en"], r["en_plural"], r["de"], r["gender"], r["de_plural"], r["genitive"],
-        frozenset(_split(r["tags"]) + (r["en"],) + (("plural",) if alone else ())), _pairs(r["place"]), _pairs(r["direction"]))
+    return Noun(
+        r["en_plural"] if alone else r["en"],
+        r["en_plural"],
+        r["de"],
+        r["gender"],
+        r["de_plural"],
+        r["genitive"],
+        frozenset(_split(r["tags"]) + (r["en"],) + (("plural",) if alone else ())),
+        _pairs(r["place"]),
+        _pairs(r["direction"]),
+    )
 
 # %% ../../nbs/english_german/01_agreement.ipynb #626d148a
 @dataclass(frozen=True, eq=False)
@@ -90,17 +99,38 @@ class Verb:
     def key(self): return f"{self.en}/{self.de_forms['inf']}"
 
 # %% ../../nbs/english_german/01_agreement.ipynb #003804de
-def _third(v): return {"have": "has", "be": "is"}.get(v) or re.sub(r"(?<=[^aeiou])y$", "ie", re.sub(r"(s|x|ch|sh|o)$", r"\1e", v)) + "s"
+def _third(v):
+    return {"have": "has", "be": "is"}.get(v) or re.sub(
+        r"(?<=[^aeiou])y$", "ie", re.sub(r"(s|x|ch|sh|o)$", r"\1e", v)
+    ) + "s"
+
 
 def _english_forms(r, base):
     past, pasts = (r["past"].split("/")*2)[:2]
-    return dict(base=base, pres=_third(base), press="are" if base == "be" else base, past=past, pasts=pasts, part=r["participle"], ing=r["ing"])
+    return dict(
+        base=base,
+        pres=_third(base),
+        press="are" if base == "be" else base,
+        past=past,
+        pasts=pasts,
+        part=r["participle"],
+        ing=r["ing"],
+    )
+
 
 def _german_forms(r):
     inf, prefix, past = r["de"], r["prefix"], r["preterite"]
     one, many = (r["de_3sg"].split("/") + [inf])[:2]
     pasts = past if r["frame"] == "there" else past + ("n" if past[-1] == "e" else "en")
-    return dict(inf=prefix + inf, zu=f"{prefix}zu{inf}" if prefix else f"zu {inf}", pres=one, press=many, past=past, pasts=pasts, part=r["de_participle"])
+    return dict(
+        inf=prefix + inf,
+        zu=f"{prefix}zu{inf}" if prefix else f"zu {inf}",
+        pres=one,
+        press=many,
+        past=past,
+        pasts=pasts,
+        part=r["de_participle"],
+    )
 
 # %% ../../nbs/english_german/01_agreement.ipynb #15f60e16
 _PREPOSITIONS = "for of about with to at".split()
@@ -113,8 +143,20 @@ def read_verb(
     known = _PREPOSITIONS + (["on", "off"] if frame == "p" else [])
     prep = rest.pop() if rest and rest[-1] in known else ""
     de_prep, case = more[1:] if more else ("", "dat" if frame == "d" else "acc")
-    return Verb(r["en"], tuple(rest), prep, _english_forms(r, base), r["prefix"], _german_forms(r), r["auxiliary"], frame, de_prep, case,
-        *(_split(r[c]) for c in ("subjects", "objects", "places", "manners")), frozenset(_split(r["flags"])))
+    return Verb(
+        r["en"],
+        tuple(rest),
+        prep,
+        _english_forms(r, base),
+        r["prefix"],
+        _german_forms(r),
+        r["auxiliary"],
+        frame,
+        de_prep,
+        case,
+        *(_split(r[c]) for c in ("subjects", "objects", "places", "manners")),
+        frozenset(_split(r["flags"])),
+    )
 
 # %% ../../nbs/english_german/01_agreement.ipynb #233e0a6f
 @dataclass(frozen=True, eq=False)
@@ -136,7 +178,13 @@ def read_adjective(
 ) -> Adjective:  # The adjective with its stem
     "Make an adjective from its row."
     words = [r[c] for c in ("en", "comparative", "superlative", "de", "de_comparative", "de_superlative")]
-    return Adjective(*words, r["attributive"] or r["de"].removesuffix("e"), int(r["rank"]), frozenset(_split(r["tags"])), frozenset(_split(r["state"])))
+    return Adjective(
+        *words,
+        r["attributive"] or r["de"].removesuffix("e"),
+        int(r["rank"]),
+        frozenset(_split(r["tags"])),
+        frozenset(_split(r["state"])),
+    )
 
 # %% ../../nbs/english_german/01_agreement.ipynb #44f01b3b
 @dataclass(frozen=True)
@@ -150,13 +198,16 @@ class Det:
 
 class Lexicon:
     "All tables of the lexicon: nouns, verbs, adjectives, dets, aux, names, prepositions, conjunctions, phrases, reasons, moods."
+
     def __init__(self):
         self.nouns, self.verbs = [read_noun(r) for r in table("nouns")], [read_verb(r) for r in table("verbs")]
         self.adjectives = [read_adjective(r) for r in table("adjectives")]
         self.dets = {r["en"]: Det(**r) for r in table("determiners")}
         self.aux = {r["name"]: r for r in table("auxiliaries")}
         self.names, self.prepositions, self.conjunctions = table("names"), table("prepositions"), table("conjunctions")
-        self.reasons, self.moods = ({r["en"]: _split(r["adjectives"]) for r in table(name)} for name in ("reasons", "moods"))
+        self.reasons, self.moods = (
+            {r["en"]: _split(r["adjectives"]) for r in table(name)} for name in ("reasons", "moods")
+        )
         self.phrases, self.memo = {}, {}
         for r in table("phrases"): self.phrases.setdefault(r["kind"], []).append(r)
         self.be, self.there = (next(v for v in self.verbs if v.frame == f) for f in ("cop", "there"))
@@ -201,7 +252,9 @@ def _determiner(det, case, gender, num):
     return det.de if det.pattern == "fixed" else det.de + ending(_DETERMINERS[det.pattern], case, gender, num)
 
 def _inflect(adj, degree, pattern, case, gender, num):
-    return (adj.de_superlative if degree == "sup" else adj.stem) + ending(_ADJECTIVES[_AFTER[pattern]], case, gender, num)
+    return (adj.de_superlative if degree == "sup" else adj.stem) + ending(
+        _ADJECTIVES[_AFTER[pattern]], case, gender, num
+    )
 
 # %% ../../nbs/english_german/01_agreement.ipynb #abc89835
 @dataclass
@@ -274,7 +327,17 @@ def pronoun(
     "A personal pronoun that agrees with its antecedent."
     k = g.link()
     en = ("NP", [("PRP", _PRONOUNS[np.pronoun][case != "nom"], k)])
-    return NP(en, lambda c: [(ending(_GERMAN_PRONOUNS, c, np.gender, np.num), k)], np.num, np.gender, np.pronoun, True, np.noun, is_pronoun=True)
+    return NP(
+        en,
+        lambda c: [(ending(_GERMAN_PRONOUNS, c, np.gender, np.num), k)],
+        np.num,
+        np.gender,
+        np.pronoun,
+        True,
+        np.noun,
+        is_pronoun=True,
+    )
+
 
 def name_phrase(
     g,        # Grammar
@@ -282,10 +345,26 @@ def name_phrase(
 ) -> NP:      # The bare name
     "A proper name."
     name, k = row["name"], g.link()
-    return NP(("NP", [("NNP", name, k)]), lambda c: [(name + ("s" if c == "gen" else ""), k)], "s", row["gender"], dict(m="he", f="she")[row["gender"]], True)
+    return NP(
+        ("NP", [("NNP", name, k)]),
+        lambda c: [(name + ("s" if c == "gen" else ""), k)],
+        "s",
+        row["gender"],
+        dict(m="he", f="she")[row["gender"]],
+        True,
+    )
 
 # %% ../../nbs/english_german/01_agreement.ipynb #3e282a0d
-_CONTRACTED = {("in", "dem"): "im", ("an", "dem"): "am", ("zu", "dem"): "zum", ("zu", "der"): "zur", ("in", "das"): "ins", ("von", "dem"): "vom"}
+_CONTRACTED = {
+    ("in", "dem"): "im",
+    ("an", "dem"): "am",
+    ("zu", "dem"): "zum",
+    ("zu", "der"): "zur",
+    ("in", "das"): "ins",
+    ("von", "dem"): "vom",
+}
+
+
 def german_pp(
     prep:str,   # German preposition
     case:str,   # Case that it governs

@@ -16,7 +16,20 @@ __all__ = ['COMMA', 'SUBJECT_DETS', 'OWNED', 'Example', 'Part', 'Clause', 'verb_
 from dataclasses import dataclass, field
 from functools import lru_cache
 import random, re
-from .agreement import NP, NO_DET, Det, Links, Noun, Verb, ending, german_pp, leaves, lexicon, name_phrase, noun_phrase
+from transformer_nb.english_german.agreement import (
+    NP,
+    NO_DET,
+    Det,
+    Links,
+    Noun,
+    Verb,
+    ending,
+    german_pp,
+    leaves,
+    lexicon,
+    name_phrase,
+    noun_phrase,
+)
 
 # %% ../../nbs/english_german/02_clauses.ipynb #a6bfe956
 @dataclass(frozen=True)
@@ -53,10 +66,43 @@ class Clause:
     passive:bool=False # Passive voice?
     front:object=None # The part that opens the German clause
     @property
-    def stative(self): return "st" in self.verb.flags and self.tense == "pres" # A state that holds now: no time is added
+    # A state that holds now: no time is added
+    def stative(self): return "st" in self.verb.flags and self.tense == "pres"
 
-_EN_RANK = dict(iobj=1, dobj=2, obj=2, objindef=2, objpron=2, pred=2, to=3, manner=4, agent=4, prep=5, goal=5, place=6, time=7, after=9)
-_DE_RANK = dict(objpron=2, iobj=3, to=3, dobj=3, mid=4, time=4, obj=5, already=6, neg=7, manner=8, objindef=9, agent=9, place=10, prep=11, goal=12, pred=12)
+_EN_RANK = dict(
+    iobj=1,
+    dobj=2,
+    obj=2,
+    objindef=2,
+    objpron=2,
+    pred=2,
+    to=3,
+    manner=4,
+    agent=4,
+    prep=5,
+    goal=5,
+    place=6,
+    time=7,
+    after=9,
+)
+_DE_RANK = dict(
+    objpron=2,
+    iobj=3,
+    to=3,
+    dobj=3,
+    mid=4,
+    time=4,
+    obj=5,
+    already=6,
+    neg=7,
+    manner=8,
+    objindef=9,
+    agent=9,
+    place=10,
+    prep=11,
+    goal=12,
+    pred=12,
+)
 
 # %% ../../nbs/english_german/02_clauses.ipynb #75af0b1c
 _BE = dict(base="be", pres="is", press="are", past="was", pasts="were", part="been", ing="being")
@@ -74,7 +120,10 @@ def english_verbs(
     head, link = (_BE, c.b) if c.passive else (c.verb.en_forms, c.v)
     tail = [verb_leaf(c.verb.en_forms, "part", c.v)] if c.passive else []
     if c.tense in ("prog", "pastprog"):
-        return [verb_leaf(_BE, ("past" if c.tense == "pastprog" else "pres") + many, c.v), verb_leaf(head, "ing", link)] + tail
+        return [
+            verb_leaf(_BE, ("past" if c.tense == "pastprog" else "pres") + many, c.v),
+            verb_leaf(head, "ing", link),
+        ] + tail
     if c.tense in ("pres", "past"):
         if head["base"] == "be" or not (c.neg or ask): return [verb_leaf(head, c.tense + many, link)] + tail
         return [verb_leaf(_DO, c.tense + many, c.v), verb_leaf(head, "base", link)]
@@ -137,7 +186,10 @@ def _middle(c):
     return [t for p in sorted(parts, key=lambda p: _DE_RANK[p.slot]) for t in p.de]
 
 def _after(c):
-    return [t for p in c.parts for t in p.tail] + [t for p in c.parts if p.slot == "after" and p is not c.front for t in p.de]
+    return [t for p in c.parts for t in p.tail] + [
+        t for p in c.parts if p.slot == "after" and p is not c.front for t in p.de
+    ]
+
 
 def _sich(c): return [("sich", c.v)] if "refl" in c.verb.flags else []
 
@@ -227,7 +279,9 @@ def finish(
     for j, (_, ks) in enumerate(de):
         for k in ks: where.setdefault(k, []).append(j)
     alignment = sorted({(i, j) for i, (_, _, ks) in enumerate(words) for k in ks for j in where.get(k, ())})
-    return Example(" ".join([w for _, w, _ in words]), " ".join([w for w, _ in de]), tuple(alignment), text, name, tuple(pairs))
+    return Example(
+        " ".join([w for _, w, _ in words]), " ".join([w for w, _ in de]), tuple(alignment), text, name, tuple(pairs)
+    )
 
 # %% ../../nbs/english_german/02_clauses.ipynb #10789f24
 def draw_alignment(
@@ -279,7 +333,10 @@ def draw_adjectives(
 ) -> list:     # Pairs (adjective, "pos"), at most two, in order
     "Adjectives that suit a noun."
     if not g.chance(p): return []
-    fit = g.lex.where("adjectives", noun.en, lambda a: not a.tags.isdisjoint(noun.tags) and (a.en, noun.en) != ("young", "boy")) # "der junge Junge"
+    # "der junge Junge"
+    fit = g.lex.where(
+        "adjectives", noun.en, lambda a: not a.tags.isdisjoint(noun.tags) and (a.en, noun.en) != ("young", "boy")
+    )
     if verb and "make" in verb.flags: fit = [a for a in fit if a.rank in (2, 5) or a.rank in (1, 3) and not a.state]
     if not fit: return []
     one, two = g.pick(fit), g.pick(fit)
@@ -295,8 +352,13 @@ def draw_number(
     return "p" if "plural" in noun.tags else "s" if noun.de_plural == "-" or not g.chance(p) else "p"
 
 # %% ../../nbs/english_german/02_clauses.ipynb #2c5a2efa
-SUBJECT_DETS = dict(s="the the the the the the a a this my our every".split(), p="the the the the some two three these many several all my our".split())
-_OBJECT = dict(s="the the the the a a a this my our".split(), p="the the the some two three these several my our".split())
+SUBJECT_DETS = dict(
+    s="the the the the the the a a this my our every".split(),
+    p="the the the the some two three these many several all my our".split(),
+)
+_OBJECT = dict(
+    s="the the the the a a a this my our".split(), p="the the the some two three these several my our".split()
+)
 OWNED = frozenset("carry clothes hat shoe pet vehicle machine luggage toy kin device".split())
 _MINE = OWNED | frozenset("neighbour teacher doctor colleague guest gardener furn read tool instr".split())
 
@@ -369,13 +431,19 @@ def add_object(
     v, en = c.verb, np.en
     k = g.link() if v.frame == "p" else c.v
     if v.prep: en = ("PP", [("IN", v.prep, k), en])
-    if v.frame == "p": slot, de = "prep", german_pp(v.de_prep, v.case, np, k if v.prep else c.v)
-    else: slot, de = "objpron" if np.is_pronoun else "dobj" if v.frame == "d" else "obj" if np.definite else "objindef", np.de(v.case)
+    if v.frame == "p":
+        slot, de = "prep", german_pp(v.de_prep, v.case, np, k if v.prep else c.v)
+    else:
+        slot, de = (
+            "objpron" if np.is_pronoun else "dobj" if v.frame == "d" else "obj" if np.definite else "objindef",
+            np.de(v.case),
+        )
     c.parts.append(Part(slot, en, de, np.rel))
 
 def _give_two(g, c, direct, person):
     de, k = person.de("dat"), g.link()
-    if c.verb.frame == "t" or g.chance(.5): c.parts.append(Part("to", ("PP", [("TO", "to", k), person.en]), [(de[0][0], de[0][1] + k)] + de[1:]))
+    if c.verb.frame == "t" or g.chance(0.5):
+        c.parts.append(Part("to", ("PP", [("TO", "to", k), person.en]), [(de[0][0], de[0][1] + k)] + de[1:]))
     else: c.parts.append(Part("iobj", person.en, de))
     c.parts.append(Part("obj" if direct.definite else "objindef", direct.en, direct.de("acc")))
 
@@ -408,7 +476,18 @@ def _fixed(g, row, slot):
 
 # %% ../../nbs/english_german/02_clauses.ipynb #9d215d96
 _FUTURE = dict.fromkeys("fut can must should may want would".split(), ("fut",))
-_TIMES = dict(pres=("habit", "mid"), prog=("now",), past=("past",), pastprog=("past",), perf=("perf",), could=("past",), wanted=("past",), **_FUTURE)
+_TIMES = dict(
+    pres=("habit", "mid"),
+    prog=("now",),
+    past=("past",),
+    pastprog=("past",),
+    perf=("perf",),
+    could=("past",),
+    wanted=("past",),
+    **_FUTURE,
+)
+
+
 def time_part(
     g,                # Draws
     tense:str,        # Tense of the clause
@@ -446,7 +525,15 @@ def draw_site(
 
 def _by_row(g, use, slot):
     row = g.pick(g.lex.where("prepositions", use, lambda r: r["use"] == use))
-    return pp_part(g, row["en"], row["tree"], row["de"], row["case"], draw_site(g, g.pick(g.lex.nouns_with(tuple(row["tags"].split(","))))), slot)
+    return pp_part(
+        g,
+        row["en"],
+        row["tree"],
+        row["de"],
+        row["case"],
+        draw_site(g, g.pick(g.lex.nouns_with(tuple(row["tags"].split(","))))),
+        slot,
+    )
 
 # %% ../../nbs/english_german/02_clauses.ipynb #4929dd48
 _OUTDOOR = frozenset("green out woods farmplace waters high".split())
@@ -456,7 +543,8 @@ def place_part(
 ) -> Part:    # in the garden, on the bench, behind the church, ...
     "A place where this can happen: dative."
     v, s = c.verb, c.subj.noun
-    if v.frame == "i" and not {"green", "out", "road"}.isdisjoint(v.places) and g.chance(.25): return _by_row(g, "place", "place")
+    if v.frame == "i" and not {"green", "out", "road"}.isdisjoint(v.places) and g.chance(0.25):
+        return _by_row(g, "place", "place")
     wild = s and s.tags & {"animal", "insect"} and "pet" not in s.tags
     def fit(): return [n for n in g.lex.nouns_with(v.places) if n.place and (not wild or n.tags & _OUTDOOR)]
     noun = g.pick(g.lex.keep(("place", v.places, bool(wild)), fit))
@@ -482,7 +570,8 @@ def new_clause(
 ) -> Clause:   # With a tense that the verb allows
     "A clause of subject and verb."
     if {"st", "noprog"} & verb.flags: tense = dict(prog="pres", pastprog="past").get(tense, tense)
-    if verb.en_forms["past"] == verb.en_forms["base"] and subj.num == "p": tense = dict(pres="prog", past="perf").get(tense, tense)
+    if verb.en_forms["past"] == verb.en_forms["base"] and subj.num == "p":
+        tense = dict(pres="prog", past="perf").get(tense, tense)
     if "noperf" in verb.flags and tense == "perf": raise Redraw
     return Clause(subj, verb, tense, g.link(), g.link(), g.link(), g.link())
 
@@ -520,7 +609,11 @@ def draw_verb(
 ) -> Verb:       # One of them
     "A verb with one of the frames."
     def fit(v, f): return v.frame == f and v.flags.issuperset(need.split()) and v.flags.isdisjoint(ban.split())
-    return g.pick(g.lex.keep(("draw", frames, need, ban), lambda: [v for f in frames.split() for v in g.lex.verbs if fit(v, f)]))
+
+    return g.pick(
+        g.lex.keep(("draw", frames, need, ban), lambda: [v for f in frames.split() for v in g.lex.verbs if fit(v, f)])
+    )
+
 
 def add_adjuncts(
     g,               # Draws
@@ -533,7 +626,8 @@ def add_adjuncts(
     v = c.verb
     bare = any(p.slot == "objindef" and p.en[1][0][0] in ("JJ", "NN", "NNS") for p in c.parts)
     if v.manners and not bare and c.tense != "perf" and g.chance(manner): c.parts.append(_manner(g, c))
-    if v.places and v.frame in ("i", "a", "d", "p") and not has(c, "goal", "place") and g.chance(place): c.parts.append(place_part(g, c))
+    if v.places and v.frame in ("i", "a", "d", "p") and not has(c, "goal", "place") and g.chance(place):
+        c.parts.append(place_part(g, c))
     if g.chance(time) and not c.stative: c.parts.append(time_part(g, c.tense))
     return c
 

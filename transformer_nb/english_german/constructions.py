@@ -12,9 +12,56 @@ __all__ = ['CONSTRUCTIONS', 'construction', 'simple', 'Grammar', 'inversion', 's
            'purpose', 'far_pronoun']
 
 # %% ../../nbs/english_german/03_constructions.ipynb #5ae034df
-from .agreement import NP, NO_DET, Det, Noun, Verb, ending, leaves, lexicon, name_phrase, noun_phrase, pronoun, RELATIVES
-from .clauses import COMMA, Clause, Draws, Example, OWNED, Part, Redraw, SUBJECT_DETS, add_adjuncts, add_complements, add_object, crossings, draw_adjectives, draw_number, draw_object_noun, draw_phrase
-from .clauses import draw_site, draw_subject, draw_verb, english_clause, finish, german_clause, has, infinitive, new_clause, place_part, pp_part, question, random_clause, statement, subordinate, time_part
+from transformer_nb.english_german.agreement import (
+    NP,
+    NO_DET,
+    Det,
+    Noun,
+    Verb,
+    ending,
+    leaves,
+    lexicon,
+    name_phrase,
+    noun_phrase,
+    pronoun,
+    RELATIVES,
+)
+from transformer_nb.english_german.clauses import (
+    COMMA,
+    Clause,
+    Draws,
+    Example,
+    OWNED,
+    Part,
+    Redraw,
+    SUBJECT_DETS,
+    add_adjuncts,
+    add_complements,
+    add_object,
+    crossings,
+    draw_adjectives,
+    draw_number,
+    draw_object_noun,
+    draw_phrase,
+)
+from transformer_nb.english_german.clauses import (
+    draw_site,
+    draw_subject,
+    draw_verb,
+    english_clause,
+    finish,
+    german_clause,
+    has,
+    infinitive,
+    new_clause,
+    place_part,
+    pp_part,
+    question,
+    random_clause,
+    statement,
+    subordinate,
+    time_part,
+)
 
 # %% ../../nbs/english_german/03_constructions.ipynb #11f389a1
 CONSTRUCTIONS = {}
@@ -137,7 +184,11 @@ def compound_noun(g): # g: the Grammar that draws
     return statement(g, add_adjuncts(g, c))
 
 def _object_verbs(g, noun):
-    return g.lex.where("verbs", ("object", noun.en), lambda v: v.frame in ("a", "d") and not v.prep and not noun.tags.isdisjoint(v.objects))
+    return g.lex.where(
+        "verbs",
+        ("object", noun.en),
+        lambda v: v.frame in ("a", "d") and not v.prep and not noun.tags.isdisjoint(v.objects),
+    )
 
 # %% ../../nbs/english_german/03_constructions.ipynb #600a065c
 def _copula(g, subj, adj, tense):
@@ -161,13 +212,17 @@ def predicate(g): # g: the Grammar that draws
     return statement(g, c)
 
 # %% ../../nbs/english_german/03_constructions.ipynb #86420209
-_KINDS = frozenset("person animal vehicle clothes food house public ware luggage instr read furn tool flower town0 film".split())
+_KINDS = frozenset(
+    "person animal vehicle clothes food house public ware luggage instr read furn tool flower town0 film".split()
+)
 _NEAR = dict(s="the the the this my our".split(), p="the the these my our".split())
 
 @construction(5)
 def comparison(g): # g: the Grammar that draws
     adj = g.pick(g.lex.where("adjectives", "compared", lambda a: a.comparative != "-"))
-    fit = g.lex.where("nouns", ("compared", adj.en), lambda n: n.tags & adj.tags and n.tags & _KINDS and n.de_plural != "-")
+    fit = g.lex.where(
+        "nouns", ("compared", adj.en), lambda n: n.tags & adj.tags and n.tags & _KINDS and n.de_plural != "-"
+    )
     one, two = g.pick(fit), g.pick(fit)
     g.need(one is not two and one.tags & two.tags & _KINDS)
     a = draw_phrase(g, one, p_adj=0, dets=_NEAR)
@@ -175,7 +230,11 @@ def comparison(g): # g: the Grammar that draws
     g.pairs.append(("adjective", adj.en, one.en))
     c = new_clause(g, a, g.lex.be, g.pick(["pres", "past"]))
     k, t, q, same = g.link(), g.link(), g.link(), g.chance(.3)
-    words = [("RB", "as", q), ("JJ", adj.en, k)] if same else leaves("RBR JJ" if " " in adj.comparative else "JJR", adj.comparative, k)
+    words = (
+        [("RB", "as", q), ("JJ", adj.en, k)]
+        if same
+        else leaves("RBR JJ" if " " in adj.comparative else "JJR", adj.comparative, k)
+    )
     en = ("ADJP", [("ADJP", words), ("PP", [("IN", "as" if same else "than", t), b.en])])
     de = [("so", q), (adj.de, k), ("wie", t)] if same else [(adj.de_comparative, k), ("als", t)]
     c.parts.append(Part("pred", en, de + b.de("nom")))
@@ -205,7 +264,11 @@ def _owned(g, noun, owner):
     return NP(en, de, "s", noun.gender, np.pronoun, True, noun)
 
 def _of(g, noun, whole):
-    k, head, w = g.link(), noun_phrase(g, noun, "s", g.lex.dets["the"], draw_adjectives(g, noun, .3)), draw_site(g, whole, .3)
+    k, head, w = (
+        g.link(),
+        noun_phrase(g, noun, "s", g.lex.dets["the"], draw_adjectives(g, noun, 0.3)),
+        draw_site(g, whole, 0.3),
+    )
     en = ("NP", [head.en, ("PP", [("IN", "of", k), w.en])])
     return NP(en, lambda case: head.de(case) + _genitive(w, k), "s", noun.gender, "it", True, noun)
 
@@ -213,11 +276,26 @@ def _of(g, noun, whole):
 def possession(g): # g: the Grammar that draws
     part = g.chance(.3)
     noun = g.pick(g.lex.nouns_with(("part",) if part else tuple(sorted(OWNED))))
-    v = g.pick([v for v in g.lex.verbs if v.en in ("paint", "draw", "photograph", "admire")] if part else _object_verbs(g, noun))
+    v = g.pick(
+        [v for v in g.lex.verbs if v.en in ("paint", "draw", "photograph", "admire")]
+        if part
+        else _object_verbs(g, noun)
+    )
     g.need("transit" not in noun.tags and v.en != "have")
     if part: np = _of(g, noun, g.pick(g.lex.nouns_with(("whole",))))
     elif g.chance(.35): np = _owned(g, noun, name_phrase(g, g.pick(g.lex.names)))
-    else: np = _owned(g, noun, draw_phrase(g, g.pick([n for n in g.lex.nouns_with(("person",)) if n.pronoun and "plural" not in n.tags]), num="s", p_adj=0, dets=_NEAR))
+    else:
+        np = _owned(
+            g,
+            noun,
+            draw_phrase(
+                g,
+                g.pick([n for n in g.lex.nouns_with(("person",)) if n.pronoun and "plural" not in n.tags]),
+                num="s",
+                p_adj=0,
+                dets=_NEAR,
+            ),
+        )
     c = _fresh(g, v, definite=True)
     g.need(c.subj.noun is not noun)
     g.pairs.append(("object", v.key, noun.en))
@@ -286,11 +364,17 @@ def _which(g):
     noun, many = draw_object_noun(g, c), g.chance(.5) or "plobj" in c.verb.flags
     g.need(noun.de_plural != "-")
     det = g.lex.dets["how many" if many else "which"]
-    return _ask(g, c, noun_phrase(g, noun, "p" if many or "plural" in noun.tags else "s", det, draw_adjectives(g, noun, .3)))
+    return _ask(
+        g, c, noun_phrase(g, noun, "p" if many or "plural" in noun.tags else "s", det, draw_adjectives(g, noun, 0.3))
+    )
+
 
 def _where(g):
     en, de = g.pick([("where", "wo"), ("when", "wann"), ("why", "warum")])
-    c, k = random_clause(g, "i a d p", "pres prog past", time=0, place=0 if en == "where" else .2, definite=True), g.link()
+    c, k = (
+        random_clause(g, "i a d p", "pres prog past", time=0, place=0 if en == "where" else 0.2, definite=True),
+        g.link(),
+    )
     g.need(en != "where" or c.verb.places and not has(c, "goal", "place"))
     c.front = Part("asked", None, [(de, k)])
     return question(g, c, ("WHADVP", [("WRB", en, k)]))
@@ -299,20 +383,33 @@ def _where(g):
 def wh_question(g): return g.pick([_who, _what, _which, _where])(g) # g: the Grammar that draws
 
 # %% ../../nbs/english_german/03_constructions.ipynb #2c893d2d
-_SCENES = [(("village", "city"), ("town", "landmark")), (("garden", "park"), ("tree", "flower", "bench")), (("zoo",), ("wild",)),
-           (("kitchen", "living room", "office"), ("table", "chair", "cupboard", "shelf", "clock", "computer", "mirror")),
-           (("island",), ("house", "castle", "forest", "lake", "mountain", "tower"))]
+_SCENES = [
+    (("village", "city"), ("town", "landmark")),
+    (("garden", "park"), ("tree", "flower", "bench")),
+    (("zoo",), ("wild",)),
+    (("kitchen", "living room", "office"), ("table", "chair", "cupboard", "shelf", "clock", "computer", "mirror")),
+    (("island",), ("house", "castle", "forest", "lake", "mountain", "tower")),
+]
 @construction(4)
 def existential(g): # g: the Grammar that draws
     where, what = g.pick(_SCENES)
     noun, site, k = g.pick(g.lex.nouns_with(what)), g.pick(g.lex.nouns_with(where)), g.link()
     g.need(not noun.tags & {"car", "truck", "garden", "park", "vehicle", *where})
     num = "p" if g.chance(.5) else "s"
-    np = noun_phrase(g, noun, num, g.lex.dets[g.pick("two three four some many several".split()) if num == "p" else "a"], draw_adjectives(g, noun, .6))
+    np = noun_phrase(
+        g,
+        noun,
+        num,
+        g.lex.dets[g.pick("two three four some many several".split()) if num == "p" else "a"],
+        draw_adjectives(g, noun, 0.6),
+    )
     there = NP(("NP", [("EX", "there", k)]), lambda case: [("es", k)], num, "n", None, True, is_pronoun=True)
     c = new_clause(g, there, g.lex.there, g.pick(["pres", "pres", "past"]))
     at = noun_phrase(g, site, "s", g.lex.dets[g.pick(["the", "the", "this"])], draw_adjectives(g, site, .3))
-    c.parts += [Part("objindef", np.en, np.de("acc")), pp_part(g, site.place[0][0], "IN", site.place[0][1], "dat", at, "place")]
+    c.parts += [
+        Part("objindef", np.en, np.de("acc")),
+        pp_part(g, site.place[0][0], "IN", site.place[0][1], "dat", at, "place"),
+    ]
     if g.chance(.35): c.front = c.parts[1]
     return statement(g, c)
 
@@ -325,7 +422,9 @@ def likes_to(g): # g: the Grammar that draws
     if v.frame == "a":
         noun = draw_object_noun(g, c)
         g.need("person" not in noun.tags)
-        add_object(g, c, noun_phrase(g, noun, "s" if noun.de_plural == "-" else "p", NO_DET, draw_adjectives(g, noun, .3, v)))
+        add_object(
+            g, c, noun_phrase(g, noun, "s" if noun.de_plural == "-" else "p", NO_DET, draw_adjectives(g, noun, 0.3, v))
+        )
     else: add_complements(g, c)
     if v.places and not has(c, "place") and g.chance(.35): c.parts.append(place_part(g, c))
     like = ("VBP", "like", k) if c.subj.num == "p" else ("VBZ", "likes", k)
@@ -345,17 +444,28 @@ def _reason(g, c, tense, against=False):
     mood = g.pick(moods)
     if mood != "want": return _copula(g, me, g.pick([a for a in _states(g, c.subj) if a.en == mood]), tense)
     v = draw_verb(g, "i a a d p", ban="st noprog nopass thing nolike")
-    g.need(c.subj.pronoun != "it" and (c.subj.noun is None or "person" in c.subj.noun.tags) and "person" in v.subjects and v is not c.verb)
+    g.need(
+        c.subj.pronoun != "it"
+        and (c.subj.noun is None or "person" in c.subj.noun.tags)
+        and "person" in v.subjects
+        and v is not c.verb
+    )
     return random_clause(g, verb=v, subj=me, tenses="want" if tense == "pres" else "wanted", time=0, place=.2, manner=0)
 
 def _subject_verbs(g, np):
     tags = np.noun.tags if np.noun else frozenset(["person"])
-    return g.lex.where("verbs", ("subject", np.noun and np.noun.en), lambda v: v.frame in ("i", "a", "d", "p") and not tags.isdisjoint(v.subjects))
+    return g.lex.where(
+        "verbs",
+        ("subject", np.noun and np.noun.en),
+        lambda v: v.frame in ("i", "a", "d", "p") and not tags.isdisjoint(v.subjects),
+    )
+
 
 def _second_clause(g, kind, first, tense, lasting):
     if kind in ("reason", "concession", "condition"): return _reason(g, first, tense, kind == "concession")
     rest = dict(tenses=lasting, time=0, place=.2, manner=.1)
-    if not (first.subj.pronoun and g.chance(.3)): return random_clause(g, "i a d p", ban="thing st", definite=True, **rest)
+    if not (first.subj.pronoun and g.chance(0.3)):
+        return random_clause(g, "i a d p", ban="thing st", definite=True, **rest)
     return random_clause(g, subj=pronoun(g, first.subj), verb=g.pick(_subject_verbs(g, first.subj)), **rest)
 
 # %% ../../nbs/english_german/03_constructions.ipynb #e2c5e42e
@@ -364,7 +474,16 @@ def _two_clauses(g):
     kind, tense = row["kind"], "past" if row["de_past"] != "-" and g.chance(.5) else "pres"
     lasting = dict(pres="prog", past="pastprog")[tense] if kind == "while" else tense
     moody = kind in ("reason", "concession", "condition")
-    v = g.pick(g.lex.where("verbs", ("moody", moody), lambda v: v.frame in ("i", "a", "d", "p") and (v.en in g.lex.moods if moody else v.flags.isdisjoint({"thing", "st"}))))
+    v = g.pick(
+        g.lex.where(
+            "verbs",
+            ("moody", moody),
+            lambda v: (
+                v.frame in ("i", "a", "d", "p")
+                and (v.en in g.lex.moods if moody else v.flags.isdisjoint({"thing", "st"}))
+            ),
+        )
+    )
     c = random_clause(g, verb=v, tenses=lasting, time=0, place=.2, manner=.1, definite=True, p_adj=0 if moody else .15)
     s = _second_clause(g, kind, c, tense, lasting)
     g.need("perf" not in (c.tense, s.tense) and c.verb is not s.verb)
@@ -415,7 +534,10 @@ def _both(g):
 def coordination(g): # g: the Grammar that draws
     if g.chance(.4): return _both(g)
     tense = g.pick(["pres", "prog", "past"])
-    a, b = (random_clause(g, "i a d p", tenses=tense, ban="thing", time=0, place=.2, manner=.1, definite=True) for _ in "ab")
+    a, b = (
+        random_clause(g, "i a d p", tenses=tense, ban="thing", time=0, place=0.2, manner=0.1, definite=True)
+        for _ in "ab"
+    )
     g.need(a.subj.noun is not b.subj.noun and a.verb is not b.verb)
     return _join(g, a, b, *(("but", "aber") if g.chance(.3) else ("and", "und")))
 
@@ -423,7 +545,16 @@ def coordination(g): # g: the Grammar that draws
 def _relative_pronoun(g, np, case):
     person, k = "person" in np.noun.tags, g.link()
     word = ("WP", "who" if case == "nom" else "whom") if person else ("WDT", "that")
-    return NP(("WHNP", [(*word, k)]), lambda c: [(ending(RELATIVES, c, np.gender, np.num), k)], np.num, np.gender, np.pronoun, True, np.noun)
+    return NP(
+        ("WHNP", [(*word, k)]),
+        lambda c: [(ending(RELATIVES, c, np.gender, np.num), k)],
+        np.num,
+        np.gender,
+        np.pronoun,
+        True,
+        np.noun,
+    )
+
 
 def _attach(np, sbar, de):
     np.en, np.rel = ("NP", [np.en, sbar]), [COMMA] + de + [COMMA]
@@ -432,7 +563,16 @@ def _who_does(g, np, main):
     v = g.pick(_subject_verbs(g, np))
     g.need(v is not main)
     g.pairs.append(("subject", np.noun.en, v.key))
-    c = random_clause(g, verb=v, subj=_relative_pronoun(g, np, "nom"), tenses="pres prog past perf", time=0, place=.4, manner=.1, p_adj=.2)
+    c = random_clause(
+        g,
+        verb=v,
+        subj=_relative_pronoun(g, np, "nom"),
+        tenses="pres prog past perf",
+        time=0,
+        place=0.4,
+        manner=0.1,
+        p_adj=0.2,
+    )
     who, *rest = english_clause(g, c)
     _attach(np, ("SBAR", [who, ("S", rest)]), german_clause(g, c, "final"))
     return c
@@ -452,8 +592,18 @@ def _whose_does(g, np, main):
     noun, k = g.pick(g.lex.nouns_with(("pet", "kin"))), g.link()
     mine = noun_phrase(g, noun, "s")
     en = ("WHNP", [("WP$", "whose", k), *mine.en[1]])
-    subj = NP(en, lambda c: [(ending(RELATIVES, "gen", np.gender, np.num), k)] + mine.de(c), "s", noun.gender, None, True, noun)
-    c = random_clause(g, verb=g.pick(_subject_verbs(g, mine)), subj=subj, tenses="pres past perf", time=0, place=.3, manner=.1)
+    subj = NP(
+        en,
+        lambda c: [(ending(RELATIVES, "gen", np.gender, np.num), k)] + mine.de(c),
+        "s",
+        noun.gender,
+        None,
+        True,
+        noun,
+    )
+    c = random_clause(
+        g, verb=g.pick(_subject_verbs(g, mine)), subj=subj, tenses="pres past perf", time=0, place=0.3, manner=0.1
+    )
     g.need(noun is not np.noun and c.verb is not main)
     who, *rest = english_clause(g, c)
     _attach(np, ("SBAR", [who, ("S", rest)]), german_clause(g, c, "final"))
@@ -497,8 +647,10 @@ def zu_infinitive(g): # g: the Grammar that draws
     return statement(g, c)
 
 @construction(5)
-def purpose(g): # g: the Grammar that draws
-    v = g.pick([v for v in g.lex.verbs if v.frame == "dir" and v.en in ("walk", "drive", "run") and "person" in v.subjects])
+def purpose(g):  # g: the Grammar that draws
+    v = g.pick(
+        [v for v in g.lex.verbs if v.frame == "dir" and v.en in ("walk", "drive", "run") and "person" in v.subjects]
+    )
     c = random_clause(g, verb=v, tenses="pres prog past perf", time=0, manner=.1)
     g.need(c.subj.noun is None or "person" in c.subj.noun.tags)
     c.parts.append(infinitive(g, _plan(g, c.subj, "errand"), um=True))
@@ -506,8 +658,10 @@ def purpose(g): # g: the Grammar that draws
 
 # %% ../../nbs/english_german/03_constructions.ipynb #69d33b45
 @construction(8)
-def far_pronoun(g): # g: the Grammar that draws
-    v = g.pick(g.lex.where("verbs", "far", lambda v: v.frame == "a" and v.en in g.lex.reasons and "refl" not in v.flags))
+def far_pronoun(g):  # g: the Grammar that draws
+    v = g.pick(
+        g.lex.where("verbs", "far", lambda v: v.frame == "a" and v.en in g.lex.reasons and "refl" not in v.flags)
+    )
     c = _fresh(g, v, "pres prog past perf", definite=True, p_adj=.2)
     g.need(c.subj.num == "s" and (c.subj.noun is None or "person" in c.subj.noun.tags))
     noun = draw_object_noun(g, c)
@@ -518,15 +672,25 @@ def far_pronoun(g): # g: the Grammar that draws
     return _because(g, c, np) if g.chance(.6) else _and_then(g, c, np)
 
 def _because(g, c, np):
-    adj = g.pick([a for a in g.lex.adjectives if a.en in g.lex.reasons[c.verb.en] and (a.tags | a.state) & np.noun.tags])
+    adj = g.pick(
+        [a for a in g.lex.adjectives if a.en in g.lex.reasons[c.verb.en] and (a.tags | a.state) & np.noun.tags]
+    )
     g.need(f"'{adj.en}'" not in str(np.en))
     side = _copula(g, pronoun(g, np), adj, "past" if c.tense in ("past", "perf") else "pres")
     c.parts.append(subordinate(g, "because", "weil", side))
     return statement(g, c)
 
 def _and_then(g, c, np):
-    d = _fresh(g, g.pick([v for v in _object_verbs(g, np.noun) if not v.flags & {"make", "st", "nopass", "refl"}]), c.tense, definite=True, p_adj=.2)
-    g.need(d.verb.en not in (c.verb.en, "buy", "order", "find") and d.subj.noun is not c.subj.noun and d.tense == c.tense)
+    d = _fresh(
+        g,
+        g.pick([v for v in _object_verbs(g, np.noun) if not v.flags & {"make", "st", "nopass", "refl"}]),
+        c.tense,
+        definite=True,
+        p_adj=0.2,
+    )
+    g.need(
+        d.verb.en not in (c.verb.en, "buy", "order", "find") and d.subj.noun is not c.subj.noun and d.tense == c.tense
+    )
     g.need(d.subj.noun is None or "person" in d.subj.noun.tags)
     add_object(g, d, pronoun(g, np, d.verb.case))
     return _join(g, c, d)

@@ -33,18 +33,29 @@ def _draw_splits(g, want, seen):
             if any(map(held_out, pairs)): spare.append((tree, de, kind, pairs)); continue
             e = finish(tree, de, kind, pairs)
             if e.en in seen or e.de in seen: continue
-            seen.update((e.en, e.de)); out[name].append(e)
+            seen.update((e.en, e.de))
+            out[name].append(e)
     return out, spare
 
 def _draw_unseen(g, n, train, spare, seen):
     words, kinds, out = {w for e in train for s in (e.en, e.de) for w in s.split()}, {e.construction for e in train}, []
     for tries, made in enumerate(itertools.chain(spare, iter(g.derive, None))):
         if len(out) == n: return out
-        if tries > 1000 * (n + 10): raise ValueError(f"{len(train)} training sentences hold too few words for {n} unseen combinations; raise n_train or lower n_unseen")
+        if tries > 1000 * (n + 10):
+            raise ValueError(
+                f"{len(train)} training sentences hold too few words for {n} unseen combinations; raise n_train or lower n_unseen"
+            )
         if not any(map(held_out, made[3])): continue
         e = finish(*made)
-        if e.en in seen or e.de in seen or e.construction not in kinds or not words.issuperset((e.en + " " + e.de).split()): continue
-        seen.update((e.en, e.de)); out.append(e)
+        if (
+            e.en in seen
+            or e.de in seen
+            or e.construction not in kinds
+            or not words.issuperset((e.en + " " + e.de).split())
+        ):
+            continue
+        seen.update((e.en, e.de))
+        out.append(e)
 
 # %% ../../nbs/english_german/04_grammar.ipynb #c7f4bad4
 def builtin_corpus(

@@ -42,7 +42,8 @@ TABLE2 = {  # BLEU (en-de, en-fr) and training FLOPs (en-de, en-fr); None: the p
     'Transformer (big)': (28.4, 41.8, 2.3e19, 2.3e19)}
 
 # %% ../../nbs/16a_table2.ipynb #df67869d
-RATE = {'K80': 2.8e12, 'K40': 3.7e12, 'M40': 6.0e12, 'P100': 9.5e12}  # FLOP/s that a GPU can sustain (footnote 5 of the paper)
+# FLOP/s that a GPU can sustain (footnote 5 of the paper)
+RATE = {'K80': 2.8e12, 'K40': 3.7e12, 'M40': 6.0e12, 'P100': 9.5e12}
 
 @dataclass(frozen=True)
 class GPURun:
@@ -119,7 +120,11 @@ class RNNSearch(Seq2Seq):
         super().__init__(cfg)
         d, self.d_h = cfg.d_model, d_h
         self.rightwards, self.leftwards, self.state = GRU(d, d_h), GRU(d, d_h), GRU(d, d_h)
-        self.W_a, self.U_a, self.v_a = nn.Linear(d_h, d_h, bias=False), nn.Linear(2*d_h, d_h, bias=False), nn.Linear(d_h, 1, bias=False)
+        self.W_a, self.U_a, self.v_a = (
+            nn.Linear(d_h, d_h, bias=False),
+            nn.Linear(2 * d_h, d_h, bias=False),
+            nn.Linear(d_h, 1, bias=False),
+        )
         self.C, self.W_s = nn.Linear(2*d_h, 3*d_h, bias=False), nn.Linear(d_h, d_h)
         self.readout = nn.Linear(3*d_h + d, 2*d)  # U_o, C_o, V_o side by side
 
@@ -306,8 +311,16 @@ def train_for(
             trainer.train_step(step)
             spent += sum(step_flops(model, batch) for batch in step.batches)
         seconds += time.process_time() - start
-        points.append({'flops': spent, 'steps': trainer.step, 'tokens': trainer.tokens, 'cpu_seconds': round(seconds, 1),
-            **trainer.validate(), **measure(model.eval())})
+        points.append(
+            {
+                'flops': spent,
+                'steps': trainer.step,
+                'tokens': trainer.tokens,
+                'cpu_seconds': round(seconds, 1),
+                **trainer.validate(),
+                **measure(model.eval()),
+            }
+        )
         model.train()
     return points
 

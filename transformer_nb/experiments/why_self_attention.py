@@ -152,7 +152,8 @@ def layer_flops(
     return counter.get_total_flops()
 
 # %% ../../nbs/07_why_self_attention.ipynb #e6384629
-T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)  # Student's t for 95 %, 1 to 10 degrees of freedom
+# Student's t for 95 %, 1 to 10 degrees of freedom
+T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 def fit_exponent(
     sizes,   # Where it was measured: n or d, 3 to 12 values
@@ -226,7 +227,8 @@ def one_hop(
     "What a layer, or a step of the recurrence, connects; found by gradients."
     x, layers = torch.randn(1, n, d), table1_layers(d, k, r)
     rnn = layers['recurrent']
-    step = lambda x: torch.tanh(rnn.W(x) + rnn.U(F.pad(x, (0, 0, 1, -1))))  # shifted by one: each position beside its left neighbour
+    # shifted by one: each position beside its left neighbour
+    step = lambda x: torch.tanh(rnn.W(x) + rnn.U(F.pad(x, (0, 0, 1, -1))))
     hops = {name: repeat(dependencies(layer, x)) for name, layer in layers.items()}
     dilated = (dependencies(Convolution(d, k, k**level, right=0), x) for level in count())
     return hops | {'recurrent': repeat(dependencies(step, x)), 'dilated': dilated}
@@ -285,8 +287,13 @@ def recall_layers(
     "Just enough layers of each kind to connect the last position with the first."
     torch.manual_seed(seed)
     levels = next(p for p in count() if k**p >= n)
-    return {'self-attention': [SelfAttention(d)], 'dilated': [Convolution(d, k, k**level, right=0) for level in range(levels)],
-            'convolutional': [Convolution(d, k, right=0) for _ in range(ceil((n - 1)/(k - 1)))], 'recurrent': [Recurrent(d)]}
+    return {
+        'self-attention': [SelfAttention(d)],
+        'dilated': [Convolution(d, k, k**level, right=0) for level in range(levels)],
+        'convolutional': [Convolution(d, k, right=0) for _ in range(ceil((n - 1) / (k - 1)))],
+        'recurrent': [Recurrent(d)],
+    }
+
 
 def train_recall(
     layers:list,  # Layers of one model
