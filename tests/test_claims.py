@@ -1,4 +1,4 @@
-"nbs/claims.ipynb: links lead somewhere, numbers are those of the files and of the paper, and an outcome against the paper is shown."
+"nbs/claims.ipynb: links lead somewhere, numbers are the files' and the paper's, an outcome against the paper is shown."
 
 import json
 import re
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip('nbdev')
-from execnb.shell import CaptureShell  # noqa: E402
-from fastcore.nbio import read_nb  # noqa: E402
+from execnb.shell import CaptureShell
+from fastcore.nbio import read_nb
 
 ROOT = Path(__file__).parent.parent
 DATA = json.loads((ROOT/'nbs/claims.json').read_text(encoding='utf-8'))
