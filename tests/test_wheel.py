@@ -1,4 +1,4 @@
-"The source distribution makes the wheel, and the wheel works where only it and its dependencies are: no checkout, no notebooks."
+"The source distribution makes the wheel, which works where only it and its dependencies are, without checkout."
 
 import shutil
 import subprocess
@@ -71,25 +71,22 @@ def wheel(sdist, tmp_path_factory):
     return build('wheel', folder/sdist.name.removesuffix('.tar.gz'), folder)
 
 
+def package_files():
+    "Every file of the package: modules in all folders, stubs, data."
+    files = [path for path in (ROOT/'transformer_nb').rglob('*') if path.is_file() and '__pycache__' not in path.parts]
+    assert {'py.typed', 'core.py', 'packing.py', 'transformer.pyi', 'viewer.js'} <= {path.name for path in files}
+    return {str(path.relative_to(ROOT)) for path in files}
+
+
 def test_source_distribution_is_the_package_alone(sdist):
     with tarfile.open(sdist) as tar: held = {member.name.partition('/')[2] for member in tar if member.isfile()}
-    package = {
-        str(path.relative_to(ROOT))
-        for pattern in ('*.py', 'data/*')
-        for path in (ROOT / 'transformer_nb').glob(pattern)
-    }
-    assert package | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
+    assert package_files() | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
     assert {path.split('/')[0] for path in held if '/' in path} == {'transformer_nb', 'transformer_nb.egg-info'}
 
 
 def test_wheel_of_the_source_distribution_is_whole(wheel):
     with zipfile.ZipFile(wheel) as held:
-        package = {
-            f'transformer_nb/{path.relative_to(ROOT / "transformer_nb")}'
-            for pattern in ('*.py', 'data/*')
-            for path in (ROOT / 'transformer_nb').glob(pattern)
-        }
-        assert {name for name in held.namelist() if '.dist-info/' not in name} == package
+        assert {name for name in held.namelist() if '.dist-info/' not in name} == package_files()
         metadata = held.read(next(name for name in held.namelist() if name.endswith('/METADATA'))).decode()
     assert (
         'Classifier: Programming Language :: Python :: 3.13' in metadata
@@ -126,7 +123,7 @@ def check(python, run, cwd):
 
 
 def test_wheel_imports_and_translates(small_run, wheel, tmp_path):
-    "The dependencies are lent by this environment (a .pth file); the package itself is not: its own link is not followed from there."
+    "This environment lends the dependencies (a .pth file), not the package: its own link is not followed from there."
     python = new_environment(tmp_path/'env')
     site = Path(
         subprocess.run(
