@@ -12,7 +12,7 @@ __all__ = ['train_command', 'translate_command', 'evaluate_command', 'average_co
 import os
 import sys
 import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from inspect import signature
 from json import dumps
 from pathlib import Path
@@ -80,21 +80,16 @@ def _check_same(found, cfg, about):
             raise InputError(f"{found.path}: its run has {name} {theirs!r}, not {value!r}; "
                 "give the same command again with --resume, or choose another --out")
 
-def _defaults(asked, found, world):
+def _defaults(found, world, data, preset, minutes):
     "What is taken for options that were not given: a resumed run's own, else what suits."
     if found:
         cfg = found.model.cfg
         return found.training['settings'] | {'norm': cfg.norm, 'dropout': cfg.dropout}
-    preset, minutes = asked['preset'], asked.get('minutes')
-    dropout = 0. if asked['data'] == 'builtin' else model_preset(preset).dropout
+    dropout = 0. if data == 'builtin' else model_preset(preset).dropout
     dtype = 'auto' if minutes else 'float32'
     return suited(preset, minutes) | {'steps': 2000, 'dropout': dropout, 'dtype': dtype, 'accumulate': world.size}
 
 # %% ../nbs/21_cli.ipynb #4b385f42
-def _check_choice(option, value, choices):
-    if value not in choices:
-        raise InputError(f"--{option} {value}: no such {option}; choose one of {', '.join(choices)}")
-
 def _where(data): return data if data == 'builtin' else ','.join(str(Path(f).resolve()) for f in data.split(','))
 
 def _bleu(tokenizer, pairs):
@@ -137,23 +132,26 @@ def train(
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
     asked = {name: value for name, value in locals().items() if value is not None}
-    _check_choice('preset', preset, PRESETS)
+    if preset not in PRESETS:
+        raise InputError(f"--preset {preset}: no such preset; choose one of {', '.join(PRESETS)}")
     if not resume: refuse_used(out)
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")
     world, found = World(device), checkpoints.load(checkpoints.newest(out)) if resume else None
-    if steps is not None or minutes is not None: asked |= {'steps': steps, 'minutes': minutes}  # and nothing of the run's
-    options = _defaults(asked, found, world) | asked
+    if steps is not None or minutes is not None: asked |= {'steps': steps, 'minutes': minutes}  # not one of the run's
+    options = _defaults(found, world, data, preset, minutes) | asked
     # made now: what makes no sense is refused before the vocabulary is learned
     cfg = model_preset(preset, max_len=max_len, norm=options['norm'], dropout=options['dropout'])
-    settings = TrainingConfig(**{f.name: options[f.name] for f in fields(TrainingConfig) if f.name in options})
+    names = signature(TrainingConfig).parameters.keys() & options.keys()
+    settings = TrainingConfig(**{name: options[name] for name in names})
     corpus = load_corpus(data, src, tgt, corpus_size, drop_empty)
     pairs, val = corpus['train'], corpus.splits.get('val', Split([]))
     about = {'data': _where(data), 'src': src, 'tgt': tgt, 'corpus_size': corpus_size, 'preset': preset,
         'pairs': len(pairs)}
     if found: _check_same(found, cfg, about)
     tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, vocab_size, world, seed)
-    encoded = [encode_pairs(tokenizer, split, max_len) for split in (pairs, val)]
-    trainer = Trainer(model, tokenizer, *encoded, settings, out, about, _bleu(tokenizer, val[:bleu]), world)
+    ids, val_ids = (encode_pairs(tokenizer, split, max_len) for split in (pairs, val))
+    trainer = Trainer(model, tokenizer=tokenizer, train=ids, val=val_ids, cfg=settings, out=out, about=about,
+        score=_bleu(tokenizer, val[:bleu]), world=world)
     if found: trainer.resume(found)
     elif minutes:
         trainer.choose_threads()
@@ -197,15 +195,14 @@ def _lines(stream, name, on_error):
             yield ''
 
 # %% ../nbs/21_cli.ipynb #16bdd892
-def _read(lines, queue):
-    try:
-        while True: queue.put(next(lines))
-    except Exception as e: queue.put(e)  # StopIteration too: it marks the end
-
 def _groups(lines, most):
     "Lines in groups: all that came while the group before was at work, at most `most`."
     queue, end = Queue(4*most), None
-    Thread(target=_read, args=(lines, queue), daemon=True).start()
+    def read():
+        try:
+            while True: queue.put(next(lines))
+        except Exception as e: queue.put(e)  # StopIteration too: it marks the end
+    Thread(target=read, daemon=True).start()
     while not end:
         group = [queue.get()]
         while len(group) < most and not queue.empty(): group.append(queue.get())
@@ -223,6 +220,7 @@ def _open(file):
 
 def _stream(file, on_error, most, answer):
     "Print the answers to the lines of a file as soon as they are there."
+    if on_error not in ('stop', 'skip'): raise InputError(f"--on-error {on_error}: choose one of stop, skip")
     sys.stdout.reconfigure(encoding='utf-8', errors='replace', newline='\n')
     first = 1
     with tqdm(unit=' lines', disable=None) as bar:
@@ -247,8 +245,7 @@ def translate(
     device:str='auto'        # cpu, cuda, mps, or auto
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
-    _check_choice('on-error', on_error, ('stop', 'skip'))
-    translator = Translator.from_pretrained(model, device, int8)
+    translator = Translator.from_pretrained(model, device, int8=int8)
     def answer(group, first):
         for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel), first):
             for value, text in hyps: yield text if nbest == 1 else f'{i} ||| {text} ||| {value:.4f}'
@@ -297,7 +294,7 @@ def evaluate(
     json:bool=False          # Print JSON instead of a table?
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
-    translator = Translator.from_pretrained(model, device, int8)
+    translator = Translator.from_pretrained(model, device, int8=int8)
     tests = _tests(translator.about, data, src, tgt)
     scores = _scores(translator, tests, tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel)
     if json: print(dumps(scores, indent=1))
@@ -344,7 +341,6 @@ def parse(
     device:str='auto'        # cpu, cuda, mps, or auto
 ):
     "Sentences to bracketed trees on stdout, one line out for each line in, empty for empty; or their F1 against gold."
-    _check_choice('on-error', on_error, ('stop', 'skip'))
     trees = _gold(gold) if gold else []
     parser = _parser(model, device)
     search = dict(beam=beam, alpha=alpha, batch_tokens=batch_tokens)
