@@ -69,10 +69,12 @@ def test_resuming_removes_own_old_checkpoints_and_nothing_else(finished, tmp_pat
     again.fit(quiet=True)  # the same trainer may go on in its own directory
 
 
-def test_a_directory_called_step_something_is_no_checkpoint(finished):
-    assert finished/'step-notes' not in checkpoints.steps(finished)
-    checkpoints.prune(finished, 1)
-    assert (finished/'step-notes'/'notes.txt').exists()
+def test_a_directory_called_step_something_is_no_checkpoint(finished, tmp_path):
+    out = tmp_path/'run'
+    shutil.copytree(finished, out)
+    assert out/'step-notes' not in checkpoints.steps(out)
+    checkpoints.prune(out, 1)
+    assert len(checkpoints.steps(out)) == 1 and (out/'step-notes'/'notes.txt').read_text() == 'mine'
 
 
 def test_average_does_not_write_over_a_checkpoint(finished, tmp_path):
