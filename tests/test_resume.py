@@ -176,15 +176,8 @@ def trainer(out, score=None, **settings):
     model = Transformer(preset('tiny', vocab_size=40, N=1, d_model=16, d_ff=32, h=2, max_len=32))
     words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
     pairs = [(words(), words()) for _ in range(60)]
-    return Trainer(
-        model,
-        None,
-        pairs,
-        pairs[:10],
-        TrainingConfig(**dict(steps=6, batch_tokens=64, warmup=4, every=2, device='cpu') | settings),
-        out,
-        score=score,
-    )
+    cfg = TrainingConfig(**{'steps': 6, 'batch_tokens': 64, 'warmup': 4, 'every': 2, 'device': 'cpu'} | settings)
+    return Trainer(model, train=pairs, val=pairs[:10], cfg=cfg, out=out, score=score)
 
 
 def test_stopped_while_validating(tmp_path):

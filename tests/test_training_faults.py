@@ -57,7 +57,7 @@ def test_nothing_to_train_is_refused(tmp_path):
     tokenizer = train_tokenizer(TEXT)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2)).requires_grad_(False)
     with pytest.raises(InputError, match='nothing to train'):
-        Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
+        Trainer(model, tokenizer=tokenizer, train=[([5], [6])], cfg=TrainingConfig(steps=1, device='cpu'), out=tmp_path)
 
 
 def test_float16_trains_and_resumes_with_its_scale(tmp_path):
@@ -111,7 +111,7 @@ def test_another_tokenizer_is_refused(tmp_path):
     tokenizer = train_tokenizer(TEXT)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size + 1, N=1, d_model=16, h=2))
     with pytest.raises(InputError, match='pieces'):
-        Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
+        Trainer(model, tokenizer=tokenizer, train=[([5], [6])], cfg=TrainingConfig(steps=1, device='cpu'), out=tmp_path)
 
 
 def test_special_ids_of_the_model_rule_in_training(tmp_path):
@@ -125,10 +125,8 @@ def test_special_ids_of_the_model_rule_in_training(tmp_path):
     b.embedding.weight.data[new] = a.embedding.weight.data
     pairs = [([4, 5], [6, 7, 4]), ([5], [4]), ([6, 7, 7], [5, 5])]*4
     renamed = [tuple(new[list(side)].tolist() for side in pair) for pair in pairs]
-    trainers = [
-        Trainer(m, None, p, [], TrainingConfig(steps=4, batch_tokens=16, warmup=2, device='cpu'), tmp_path / str(i))
-        for i, (m, p) in enumerate(((a, pairs), (b, renamed)))
-    ]
+    cfg = TrainingConfig(steps=4, batch_tokens=16, warmup=2, device='cpu')
+    trainers = [Trainer(m, train=p, cfg=cfg, out=tmp_path/'run') for m, p in ((a, pairs), (b, renamed))]
     losses = [[t.train_step(step) for step, _ in zip(t.batches.stream(), range(4))] for t in trainers]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     batch = Batches(renamed, 64, special=Special(**ids)).make(range(3))
@@ -146,7 +144,7 @@ def test_unequal_shares_of_a_sharded_run_are_refused(tmp_path):
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2))
     cfg = TrainingConfig(steps=1, accumulate=3, shard=True, device='cpu')
     with pytest.raises(InputError, match='choose a multiple of 2'):
-        Trainer(model, tokenizer, [([5], [6])] * 9, [], cfg, tmp_path, world=world(2))
+        Trainer(model, tokenizer=tokenizer, train=[([5], [6])]*9, cfg=cfg, out=tmp_path, world=world(2))
 
 
 def corpus(folder):

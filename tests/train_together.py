@@ -18,7 +18,7 @@ pairs = [(words(), words()) for _ in range(120)]
 cfg = TrainingConfig(
     steps=steps, batch_tokens=64, accumulate=4, warmup=4, clip=1.0, every=2, device='cpu', shard='--shard' in options
 )
-trainer = Trainer(model, None, pairs, pairs[:20], cfg, out)
+trainer = Trainer(model, train=pairs, val=pairs[:20], cfg=cfg, out=out)
 if '--resume' in options: trainer.resume()
 trainer.fit(quiet=True)
 trainer.world.close()

@@ -23,7 +23,6 @@ from fastcore.script import anno_parser
 from tqdm import tqdm
 
 from . import __version__, checkpoints
-from .batching import encode_pairs
 from .core import InputError, profile, seeded
 from .corpora import decode_line, load_corpus
 from .engine.distributed import World
@@ -109,6 +108,10 @@ def _check_choice(option, value, choices):
         raise InputError(f"--{option} {value}: no such {option}; choose one of {', '.join(choices)}")
 
 
+def _check_unused(out):
+    try: refuse_used(out)
+    except InputError as e: raise InputError(f"{e} (--resume, --out)") from None
+
 def _where(data): return data if data == 'builtin' else ','.join(str(Path(f).resolve()) for f in data.split(','))
 
 def _bleu(tokenizer, pairs):
@@ -150,7 +153,7 @@ def train(
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, all processes train together."
     _check_choice('preset', preset, PRESETS)
-    if not resume: refuse_used(out)
+    if not resume: _check_unused(out)
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")
     world, found = World(device), checkpoints.load(checkpoints.newest(out)) if resume else None
     options = _defaults(found, preset, minutes, data, world) | _given(
@@ -184,9 +187,10 @@ def train(
     }
     if found: _check_same(found, cfg, about)
     tokenizer, model = (found.tokenizer, found.model) if found else _new(corpus, cfg, vocab_size, world, seed)
-    encode = lambda name: encode_pairs(tokenizer, corpus[name], model.cfg.max_len) if name in corpus.splits else []
     watched = _bleu(tokenizer, corpus['val'].pairs[:bleu]) if bleu and 'val' in corpus.splits else None
-    trainer = Trainer(model, tokenizer, encode('train'), encode('val'), settings, out, about, watched, world)
+    trainer = Trainer(model, tokenizer=tokenizer, train=corpus['train'], val=corpus.splits.get('val', ()), cfg=settings,
+        out=out, about=about, score=watched, world=world)
+    trainer.resumed_by = '--resume'
     if found: trainer.resume(found)
     elif minutes: _suit_machine(trainer, given_rate=warmup is not None or lr_factor is not None)
     _run(trainer, out)
