@@ -1,6 +1,6 @@
-"What a newcomer types first gives right answers: README's commands, the commands that others propose, on a busy machine too."
+"""What a newcomer types first gives right answers: README's commands, the commands that others propose,
+on a busy machine too."""
 
-import json
 import os
 import re
 import subprocess
@@ -46,7 +46,7 @@ def scores(table):
 
 @pytest.fixture(scope='module')
 def used(tmp_path_factory):
-    "README's first block of commands, in fewer of its minutes: 700 steps are half of what a quiet machine makes in them."
+    "README's first block of commands, in fewer of its minutes: 700 steps, half of what a quiet machine makes in them."
     script, n = re.subn(r'--minutes \S+', r'\g<0> --steps 700', blocks('sh')[0])
     assert n == 1
     place = tmp_path_factory.mktemp('use')
@@ -75,10 +75,8 @@ def test_the_start_says_what_was_chosen(used):
     _, done = used
     lines = done.stderr.splitlines()
     assert re.search(r'40,000 pairs, 8,000 word pieces, .* on 1 x cpu in (float32|bfloat16), \d+ threads?$', lines[0])
-    assert re.search(
-        r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$',
-        lines[1],
-    )
+    assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, '
+        r'learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$', lines[1])
 
 
 def test_readme_names_minutes_and_a_directory_of_its_own():

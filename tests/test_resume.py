@@ -1,4 +1,5 @@
-"A run that is killed, stopped, starved of disk or fed with bad data loses nothing, and ends with the same bits as one that was left alone."
+"""A run that is killed, stopped, starved of disk or fed with bad data loses nothing, and ends with the same bits
+as one that was left alone."""
 
 import json
 import os
@@ -12,7 +13,7 @@ import time
 
 import pytest
 import torch
-from conftest import BIN, tnb
+from conftest import BIN
 
 from transformer_nb import checkpoints
 from transformer_nb.core import seed_everything
@@ -20,7 +21,8 @@ from transformer_nb.training import NotFinite, Stopped, Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
-SETTINGS = '--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 --device cpu --seed 3'.split()
+SETTINGS = ('--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 '
+            '--device cpu --seed 3').split()
 
 
 @pytest.fixture(scope='module')
