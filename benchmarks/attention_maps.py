@@ -72,7 +72,7 @@ def train(corpus, steps, seed, device):
     settings = TrainingConfig(
         steps=steps, batch_tokens=1536, warmup=200, lr_factor=0.8, seed=seed, device=str(device), checkpoints=20
     )
-    Trainer(model, tokenizer, train_pairs, val_pairs, settings, RUN).fit(quiet=True)
+    Trainer(model, tokenizer=tokenizer, train=train_pairs, val=val_pairs, cfg=settings, out=RUN).fit(quiet=True)
     return Translator.from_pretrained(RUN, str(device))
 
 

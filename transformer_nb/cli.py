@@ -24,7 +24,6 @@ from fastcore.script import anno_parser
 from tqdm import tqdm
 
 from . import __version__, checkpoints
-from .batching import encode_pairs
 from .core import InputError, profile, seeded
 from .corpora import Split, decode_line, load_corpus
 from .engine.distributed import World
@@ -90,6 +89,10 @@ def _defaults(found, world, data, preset, minutes):
     return suited(preset, minutes) | {'steps': 2000, 'dropout': dropout, 'dtype': dtype, 'accumulate': world.size}
 
 # %% ../nbs/21_cli.ipynb #4b385f42
+def _check_unused(out):
+    try: refuse_used(out)
+    except InputError as e: raise InputError(f"{e} (--resume, --out)") from None
+
 def _where(data): return data if data == 'builtin' else ','.join(str(Path(f).resolve()) for f in data.split(','))
 
 def _bleu(tokenizer, pairs):
@@ -134,7 +137,7 @@ def train(
     asked = {name: value for name, value in locals().items() if value is not None}
     if preset not in PRESETS:
         raise InputError(f"--preset {preset}: no such preset; choose one of {', '.join(PRESETS)}")
-    if not resume: refuse_used(out)
+    if not resume: _check_unused(out)
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")
     world, found = World(device), checkpoints.load(checkpoints.newest(out)) if resume else None
     if steps is not None or minutes is not None: asked |= {'steps': steps, 'minutes': minutes}  # not one of the run's
@@ -149,9 +152,9 @@ def train(
         'pairs': len(pairs)}
     if found: _check_same(found, cfg, about)
     tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, vocab_size, world, seed)
-    ids, val_ids = (encode_pairs(tokenizer, split, max_len) for split in (pairs, val))
-    trainer = Trainer(model, tokenizer=tokenizer, train=ids, val=val_ids, cfg=settings, out=out, about=about,
+    trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out, about=about,
         score=_bleu(tokenizer, val[:bleu]), world=world)
+    trainer.resumed_by = '--resume'
     if found: trainer.resume(found)
     elif minutes:
         trainer.choose_threads()

@@ -340,7 +340,8 @@ def train_parser(
     cfg = TrainingConfig(
         steps=steps, batch_tokens=batch_tokens, warmup=warmup, lr_factor=lr_factor, seed=seed, device=device
     )
-    Trainer(model, tokenizer, pairs, [], cfg, out, {'task': 'parsing', 'trees': len(trees)}).fit(quiet=True)
+    about = {'task': 'parsing', 'trees': len(trees)}
+    Trainer(model, tokenizer=tokenizer, train=pairs, cfg=cfg, out=out, about=about).fit(quiet=True)
     return Parser.from_pretrained(out, device)
 
 # %% ../nbs/18_parsing.ipynb #19ed386f

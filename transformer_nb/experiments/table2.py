@@ -302,7 +302,7 @@ def train_for(
     measure=lambda model: {}  # Function of the model: more to note there
 ) -> list:                    # At each budget: flops, steps, tokens, cpu_seconds, val_loss, perplexity, …
     "Train until the last budget is used up."
-    trainer = Trainer(model.train(), None, pairs, val, settings, tempfile.gettempdir())
+    trainer = Trainer(model.train(), train=pairs, val=val, cfg=settings, out=tempfile.gettempdir())
     stream, spent, seconds, points = trainer.batches.stream(), 0, 0., []
     for budget in budgets:
         start = time.process_time()

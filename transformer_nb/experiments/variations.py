@@ -80,7 +80,7 @@ def train(
     out:str|Path              # Directory that gets the batch, should the loss become no number
 ) -> dict:                    # 'val_loss' in nats a word piece, 'perplexity'
     "Train for `settings.steps` steps without checkpoints, then validate (§6.2)."
-    trainer = Trainer(model.train(), None, pairs, val, settings, out)
+    trainer = Trainer(model.train(), train=pairs, val=val, cfg=settings, out=out)
     for step in islice(trainer.batches.stream(), settings.steps): trainer.train_step(step)
     return trainer.validate()
 
