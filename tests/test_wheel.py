@@ -1,4 +1,4 @@
-"The source distribution makes the wheel, and the wheel works where only it and its dependencies are: no checkout, no notebooks."
+"The source distribution makes the wheel, and the wheel works where only it and its dependencies are."
 
 import shutil
 import subprocess
@@ -28,6 +28,10 @@ assert _asset('viewer.js') and _asset('viewer.css')                       # and 
 translator = Translator.from_pretrained(sys.argv[1], device='cpu')
 found = translator.translate(['a dog runs .', ''], beam=4, alpha=0.6)
 assert len(found) == 2 and found[1] == '', found
+'''
+FIRST_MINUTE = '''
+from transformer_nb import Translator
+print(Translator.from_pretrained('demo').translate(['a dog runs .']))
 '''
 
 
@@ -71,25 +75,24 @@ def wheel(sdist, tmp_path_factory):
     return build('wheel', folder/sdist.name.removesuffix('.tar.gz'), folder)
 
 
+def package_files():
+    "Modules, subpackages included, and data, the small model included."
+    package, kept = ROOT/'transformer_nb', ('.py', '.pyi', '.typed')
+    files = [path for path in package.rglob('*') if path.is_file()]
+    return {str(file.relative_to(ROOT)) for file in files if file.suffix in kept or package/'data' in file.parents}
+
+
 def test_source_distribution_is_the_package_alone(sdist):
     with tarfile.open(sdist) as tar: held = {member.name.partition('/')[2] for member in tar if member.isfile()}
-    package = {
-        str(path.relative_to(ROOT))
-        for pattern in ('*.py', 'data/*')
-        for path in (ROOT / 'transformer_nb').glob(pattern)
-    }
+    package = package_files()
+    assert 'transformer_nb/data/demo/model.safetensors' in package
     assert package | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
     assert {path.split('/')[0] for path in held if '/' in path} == {'transformer_nb', 'transformer_nb.egg-info'}
 
 
 def test_wheel_of_the_source_distribution_is_whole(wheel):
     with zipfile.ZipFile(wheel) as held:
-        package = {
-            f'transformer_nb/{path.relative_to(ROOT / "transformer_nb")}'
-            for pattern in ('*.py', 'data/*')
-            for path in (ROOT / 'transformer_nb').glob(pattern)
-        }
-        assert {name for name in held.namelist() if '.dist-info/' not in name} == package
+        assert {name for name in held.namelist() if '.dist-info/' not in name} == package_files()
         metadata = held.read(next(name for name in held.namelist() if name.endswith('/METADATA'))).decode()
     assert (
         'Classifier: Programming Language :: Python :: 3.13' in metadata
@@ -123,10 +126,12 @@ def check(python, run, cwd):
         text=True,
     )
     assert done.returncode == 0 and done.stdout.count('\n') == 1, done.stderr
+    done = subprocess.run([python, '-I', '-c', FIRST_MINUTE], cwd=cwd, capture_output=True, text=True)
+    assert done.stdout == "['ein Hund läuft .']\n", done.stderr          # and so does the small trained model
 
 
 def test_wheel_imports_and_translates(small_run, wheel, tmp_path):
-    "The dependencies are lent by this environment (a .pth file); the package itself is not: its own link is not followed from there."
+    "The dependencies are lent by this environment (a .pth file); the package itself is not."
     python = new_environment(tmp_path/'env')
     site = Path(
         subprocess.run(
