@@ -291,10 +291,10 @@ def translate(
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
     _check_choice('on-error', on_error, ('stop', 'skip'))
-    translator = Translator.from_pretrained(model, device, int8)
+    translator = Translator.from_pretrained(model, device, int8=int8)
     def answer(group, first):
         for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel), first):
-            for value, text in hyps: yield text if nbest == 1 else f'{i} ||| {text} ||| {value:.4f}'
+            for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream('tnb-translate', file, on_error, lines, answer)
 
 # %% ../nbs/21_cli.ipynb #25c8846e
@@ -344,7 +344,7 @@ def evaluate(
     json:bool=False          # Print JSON instead of a table?
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
-    translator = Translator.from_pretrained(model, device, int8)
+    translator = Translator.from_pretrained(model, device, int8=int8)
     scores = _score_splits(
         translator,
         _tests(translator.about, data, src, tgt),
