@@ -29,6 +29,10 @@ translator = Translator.from_pretrained(sys.argv[1], device='cpu')
 found = translator.translate(['a dog runs .', ''], beam=4, alpha=0.6)
 assert len(found) == 2 and found[1] == '', found
 '''
+FIRST_MINUTE = '''
+from transformer_nb import Translator
+print(Translator.from_pretrained('demo').translate(['a dog runs .']))
+'''
 
 
 def build(kind, source, folder):
@@ -80,7 +84,9 @@ def package_files():
 
 def test_source_distribution_is_the_package_alone(sdist):
     with tarfile.open(sdist) as tar: held = {member.name.partition('/')[2] for member in tar if member.isfile()}
-    assert package_files() | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
+    package = package_files()
+    assert 'transformer_nb/data/demo/model.safetensors' in package
+    assert package | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
     assert {path.split('/')[0] for path in held if '/' in path} == {'transformer_nb', 'transformer_nb.egg-info'}
 
 
@@ -120,6 +126,8 @@ def check(python, run, cwd):
         text=True,
     )
     assert done.returncode == 0 and done.stdout.count('\n') == 1, done.stderr
+    done = subprocess.run([python, '-I', '-c', FIRST_MINUTE], cwd=cwd, capture_output=True, text=True)
+    assert done.stdout == "['ein Hund läuft .']\n", done.stderr          # and so does the small trained model
 
 
 def test_wheel_imports_and_translates(small_run, wheel, tmp_path):

@@ -16,18 +16,22 @@ class Batch:
     src: Tensor
     tgt_in: Tensor
     tgt_out: Tensor
-    n_tokens: int | None = None
     pad_id: int = ...
+    lengths: tuple = ...
+    targets: Tensor = ...
 
     def __post_init__(self) -> None: ...
+    @property
+    def n_tokens(self): ...
     def __getitem__(self, rows: slice) -> "Batch":
         """A part of the batch, counted anew."""
 
     def to(self, device) -> "Batch":
-        """The batch on another device; the count goes with it, so that no GPU is asked for it."""
+        """The batch on another device. What was counted goes with it, so that no GPU is asked for it."""
 
 def make_batch(pairs: list, special=...) -> Batch:
-    """Pad sentence pairs; the target comes shifted right and unshifted (§3.1)."""
+    """Pad sentence pairs; the target comes shifted right and unshifted (§3.1). Raises `InputError` for no
+    pairs."""
 
 def encode_pairs(tokenizer, split, max_len: int) -> list:
     """Sentence pairs as ids; raises `InputError` naming the line of a sentence that is longer than the

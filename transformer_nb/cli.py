@@ -251,7 +251,7 @@ def translate(
     translator = Translator.from_pretrained(model, device, int8=int8)
     def answer(group, first):
         for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel), first):
-            for value, text in hyps: yield text if nbest == 1 else f'{i} ||| {text} ||| {value:.4f}'
+            for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)
 
 # %% ../nbs/21_cli.ipynb #25c8846e

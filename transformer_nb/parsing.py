@@ -291,7 +291,7 @@ def hypotheses(self:Parser,
     if isinstance(sentences, str): raise TypeError("sentences is a list: put the sentence into a list")
     words = [tokens_of(sentence) for sentence in sentences]
     found = self.nbest([spell(self.tokenizer, w) for w in words], beam, alpha, min(n, beam), batch_tokens)
-    return [[_parse(line, score, w, alpha) for score, line in lines] for w, lines in zip(words, found)]
+    return [[_parse(hyp.text, hyp.score, w, alpha) for hyp in hyps] for w, hyps in zip(words, found)]
 
 def _parse(line, score, words, alpha):
     tree, n = repair(line, words), len(line.split()) + 1  # + EOS

@@ -12,10 +12,10 @@ from transformer_nb.transformer import Transformer
 from typing import Any
 
 __all__ = [
-    "COUNTS",
     "DTYPES",
-    "SCHEDULES",
     "FEW",
+    "SCHEDULES",
+    "LR_FACTORS",
     "TrainingConfig",
     "suited",
     "batch_loss",
@@ -27,9 +27,8 @@ __all__ = [
     "NotFinite",
     "Metrics",
     "refuse_used",
-    "threads",
+    "computing",
 ]
-COUNTS: tuple
 DTYPES: tuple
 
 @dataclass(frozen=True)
@@ -57,8 +56,9 @@ class TrainingConfig:
 
     def __post_init__(self) -> None: ...
 
-SCHEDULES: dict
 FEW: int
+SCHEDULES: tuple
+LR_FACTORS: dict
 
 def suited(preset: str, minutes: float | None = None) -> dict:
     """Settings that suit a preset and the time there is: the paper's (§5.3) for all but the small presets."""
@@ -105,6 +105,8 @@ class StopNote:
 class Trainer:
     """Trains a model on sentence pairs and writes checkpoints into a run's directory."""
 
+    kept: tuple
+    resumed_by: str
     cfg: TrainingConfig
     out: Path
     about: dict
@@ -117,18 +119,18 @@ class Trainer:
     optimizer: Any
     batches: Batches
     val: Batches | None
-    stop: StopNote
     step: int
-    tokens: int
     seconds: float
+    tokens: int
     loss: Any
     log: list
-    marks: list
+    stop: StopNote
+    stopping: bool
+    started: Any
     metrics: Metrics | None
     ours: bool
     timed: dict
-    told: bool
-    watched: list
+    watched: tuple | None
     dtype: Any
     scaler: torch.amp.GradScaler
     norm: Any
@@ -136,22 +138,25 @@ class Trainer:
     def __init__(
         self,
         model: Transformer,
-        tokenizer,
+        *,
         train: list,
-        val: list,
         cfg: TrainingConfig,
         out: str | Path,
+        tokenizer=None,
+        val: list = ...,
         about: dict | None = None,
         score=None,
         world: World | None = None,
     ) -> None: ...
     @property
+    def first(self): ...
+    @property
+    def marks(self): ...
+    @property
     def progress(self): ...
     def share(self, step: int, seconds: float) -> float:
         """Share of the run, by steps or by time."""
 
-    @property
-    def first(self): ...
     def train_step(self, step: Step) -> float:
         """Forward, backward, update; raises `NotFinite` instead of updating with a loss or gradient that is no
         number."""
@@ -166,16 +171,16 @@ class Trainer:
         """Validate, log, save; then delete what the average at the end does not need."""
 
     def resume(self, found: checkpoints.Checkpoint | None = None) -> None:
-        """Go on from a checkpoint of the run; raises `InputError` if there is none, or if it is of another
-        model or vocabulary."""
+        """Go on from a checkpoint; raises `InputError` if there is none, or one of another model, vocabulary
+        or batches."""
 
     def seconds_a_step(self) -> float:
-        """How long the gradients of the next step take, measured once. Nothing is updated, and no random
-        number is used up."""
+        """How long the gradients of the next step take, measured once. Nothing is updated, no random number is
+        used up."""
 
     def choose_threads(self) -> None:
-        """Fix the number of threads: as few as are nearly as fast as twice as many, because those of a busy
-        machine wait for each other."""
+        """Fix the number of threads: the fewest that are nearly as fast as twice as many; on a busy machine
+        many are slow."""
 
     def expected_steps(self) -> int:
         """How many steps the run will have; if it is bounded by minutes, by the time of one step."""
@@ -184,12 +189,12 @@ class Trainer:
         """Let the warm-up take at most a quarter of the run, up to the same highest rate."""
 
     def fit(self, quiet: bool = False) -> None:
-        """Train to the end of the run, writing checkpoints; then average the last of them (§6.1). Ctrl-C or
-        SIGTERM: save, then raise `Stopped`. Raises `InputError` where another run lies."""
+        """Train to the end, with checkpoints; then average the last (§6.1). After Ctrl-C or SIGTERM: save,
+        raise `Stopped`."""
 
 def compile_layers(model: Transformer) -> None:
-    """Compile each layer with torch.compile for any batch and length: one piece of code for all encoder
-    layers, one for all decoder layers."""
+    """Compile each layer for any batch and length: one piece of code for all layers of the encoder, one
+    for the decoder."""
 
 class NotFinite(ArithmeticError):
     """The loss or the gradient of a step is infinite or no number."""
@@ -212,5 +217,6 @@ def refuse_used(out: str | Path) -> None:
     with the new one."""
 
 @contextmanager
-def threads(n: int | None = None):
-    """In this block torch computes with `n` threads on the CPU, and afterwards with as many as before."""
+def computing(device: torch.device, threads: int | None = None):
+    """In this block torch has so many threads, and CUDA multiplies float32 numbers as TF32; afterwards as
+    before."""

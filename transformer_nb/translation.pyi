@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from threading import Lock
 from transformer_nb.core import InputError
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "HIDDEN",
@@ -12,12 +12,16 @@ __all__ = [
     "COMMA",
     "SPACE",
     "WIDE",
+    "DTYPES",
+    "HEADS",
     "clean",
     "split_text",
     "rejoin",
     "TooLong",
     "Translator",
+    "Translation",
     "plot_attention",
+    "Alignment",
 ]
 HIDDEN: re.Pattern
 
@@ -44,6 +48,8 @@ class TooLong(InputError):
 
     def __init__(self, index: int, length: int, most: int) -> None: ...
 
+DTYPES: tuple
+
 class Translator:
     """A trained model with its tokenizer: text in, text out, with the weights that the model has now."""
 
@@ -54,12 +60,16 @@ class Translator:
     own: Any
     mark: Any
     prepared: Any
+    files: Any
     int8: Any
 
     def __init__(self, model, tokenizer, about=None, int8: bool = False, path=None) -> None: ...
     @classmethod
-    def from_pretrained(cls, path: str | Path, device: str = "auto", int8: bool = False) -> "Translator":
-        """Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off."""
+    def from_pretrained(
+        cls, path: str | Path, device: str = "auto", dtype: str = "auto", int8: bool = False
+    ) -> "Translator":
+        """Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown
+        `dtype`."""
 
     @property
     def model(self):
@@ -74,6 +84,8 @@ class Translator:
     def cfg(self): ...
     @property
     def device(self): ...
+    @property
+    def dtype(self): ...
     def encode(self, texts: list) -> list:
         """Sentences as ids; raises `TooLong` for one that is longer than the model."""
 
@@ -83,8 +95,8 @@ class Translator:
     def nbest(
         self, texts: list, beam: int = 4, alpha: float = 0.6, n: int = 1, batch_tokens: int = 4096, parallel: int = 1
     ) -> list:
-        """The best hypotheses of each text, in the order of the input; raises `InputError` for settings that
-        make no sense."""
+        """The best translations of each text, in the order of the input; raises `InputError` for settings
+        without sense."""
 
     def translate(
         self, texts: list, beam: int = 4, alpha: float = 0.6, batch_tokens: int = 4096, parallel: int = 1
@@ -93,12 +105,47 @@ class Translator:
 
     def __deepcopy__(self, memo): ...
     def __reduce__(self): ...
+    def sample(
+        self,
+        texts: list,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        batch_tokens: int = 4096,
+    ) -> list:
+        """Draw a translation of each text at random; raises `InputError` for settings that make no sense."""
+
+    def score(self, texts: list, translations: list, batch_tokens: int = 1024) -> list:
+        """How probable the model finds given translations; raises `InputError` if a side has more, `TooLong`
+        as `encode`."""
+
     def attention(self, text: str) -> dict:
-        """All three kinds of attention while the model translates a sentence: every layer and head; raises
-        `TooLong` for one that does not fit."""
+        """All attention while the model translates a sentence: every layer and head; raises `TooLong` if it
+        does not fit."""
 
     def maps(self, source: list, target: list) -> dict:
         """All three kinds of attention while the model reads a sentence and this translation."""
 
+    def align(self, texts: list, translations: list | None = None) -> list:
+        """Word links by the heads that reach most source words; raises `InputError` if a side has more,
+        `TooLong` as `encode`."""
+
+class Translation(NamedTuple):
+    """A translation and what the model thinks of it."""
+
+    text: str
+    score: float
+    tokens: list
+
 def plot_attention(weights, queries: list, keys: list, title: str = ""):
     """One attention map with its words."""
+
+HEADS: int
+
+class Alignment(NamedTuple):
+    """Which word stands for which."""
+
+    source: list
+    target: list
+    links: list

@@ -2,22 +2,16 @@
 
 from contextlib import contextmanager
 from torch import Tensor, nn
-from transformer_nb.engine.packing import PackedMask, Packing
+from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.transformer import Transformer
 from typing import Any
 
 __all__ = [
     "BLOCK",
-    "PARTS",
-    "Linear",
-    "Int8Linear",
-    "int8_gain",
     "best_tokens",
-    "attend",
+    "JoinedAttention",
     "evaluating",
-    "affine",
-    "check_parts",
-    "InferenceLayer",
+    "Kept",
     "own_precision",
     "Inference",
     "inference",
@@ -25,140 +19,63 @@ __all__ = [
     "DecoderCache",
     "decode_step",
 ]
-
-class Linear(nn.Module):
-    """xWᵀ + b with W prepared once: on a CPU in the order in which oneDNN reads it, elsewhere as it is."""
-
-    weight: Tensor
-    bias: Tensor | None
-    relu: bool
-    packed: Any
-    table: Any
-    index: Any
-    bags: Any
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> None: ...
-    def forward(self, x: Tensor) -> Tensor:
-        """The product."""
-
-    def single(self, x: Tensor) -> Tensor:
-        """The product with one row: for every block of outputs the sum of the table's rows, weighted with x."""
-
-    def __call__(self, x: Tensor) -> Tensor: ...
-
-class Int8Linear(nn.Module):
-    """xWᵀ + b in 8-bit integers: one scale for each row of W, fixed, and one for each row of x, taken from
-    its largest number."""
-
-    bias: Tensor | None
-    relu: bool
-    packed: Any
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> None: ...
-    def forward(self, x: Tensor) -> Tensor:
-        """Round the rows of x, multiply integers, scale back."""
-
-    def __call__(self, x: Tensor) -> Tensor: ...
-
-def int8_gain(matrices: list, rows: int = 32, tries: int = 5) -> float:
-    """How many times as fast as float32 are products in 8 bits, on this processor?"""
-
 BLOCK: int
 
 def best_tokens(scores: Tensor, n: int) -> tuple:
     """The n largest numbers without sorting a vocabulary: they stand in the n blocks that have the largest
     maxima."""
 
-def attend(q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
-    """Equation 1 for the few queries of a step."""
+class JoinedAttention(MultiHeadAttention):
+    """Self-attention whose queries, keys and values are one product."""
+
+    h: Any
+    widths: list
+    W_qkv: Any
+    W_o: Any
+
+    def __init__(self, attention: MultiHeadAttention) -> None: ...
+    def project(self, q: Tensor, k: Tensor, v: Tensor) -> tuple:
+        """Queries, keys and values of every head."""
 
 @contextmanager
 def evaluating(model):
     """In this block no part of it is in training mode."""
 
-def affine(m: nn.Module, inputs: int, like: Tensor, name: str) -> tuple:
-    """Matrix and bias of a projection; raises `InputError` for one that does something else."""
+class Kept:
+    """Keys and values that are there already, for the few queries of a step."""
 
-PARTS: dict
+    K: Tensor
+    V: Tensor
+    mask: Tensor | None
 
-def check_parts(model: Transformer) -> None:
-    """Raises `InputError`, naming the sub-module, for a model whose prepared form would do something else."""
-
-class InferenceLayer(nn.Module):
-    """A layer of encoder or decoder with its matrices joined and prepared."""
-
-    h: Any
-    widths: list
-    qkv: Any
-    o: Any
-    w1: Any
-    w2: Any
-    first: Any
-    last: Any
-    cross_h: Any
-    memory_widths: list
-    cross_q: Any
-    cross_o: Any
-    middle: Any
-    memory_kv: Any
-
-    def __init__(self, layer, linear, like: Tensor, name: str) -> None: ...
-    def split(self, x: Tensor, b: int, h: int) -> Tensor:
-        """Cut into heads."""
-
-    def forward(
-        self,
-        y: Tensor,
-        K: Tensor,
-        V: Tensor,
-        start: int,
-        seen: Tensor | None,
-        memory_K: Tensor,
-        memory_V: Tensor,
-        padding: Tensor | None,
-    ) -> Tensor:
-        """A step of the decoder's layer (§3.1)."""
-
-    def encode(self, x: Tensor, mask: PackedMask) -> Tensor:
-        """The encoder's layer (§3.1); nothing is computed for padding."""
-
-    def memory(self, x: Tensor, source: Packing) -> tuple:
-        """What the decoder's layer reads from the memory, the same at every step."""
-
-    def __call__(
-        self,
-        y: Tensor,
-        K: Tensor,
-        V: Tensor,
-        start: int,
-        seen: Tensor | None,
-        memory_K: Tensor,
-        memory_V: Tensor,
-        padding: Tensor | None,
-    ) -> Tensor: ...
+    def __init__(self, K: Tensor, V: Tensor, mask: Tensor | None = None) -> None: ...
+    def attend(self, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+        """Equation 1, after the newest keys and values are written into their room."""
 
 @contextmanager
 def own_precision():
-    """In this block, or as a decorator in this function, products are computed in the type of the weights,
-    whatever `torch.autocast` says."""
+    """In this block, or as a decorator, products are computed in the type of the weights, whatever
+    `torch.autocast` says."""
 
 class Inference:
-    """A model prepared for decoding: joined and packed matrices, no dropout; later changes of the model do
-    not reach it."""
+    """A model prepared for decoding: its matrices exchanged for prepared ones; later changes of the model
+    do not reach it."""
 
-    cfg: Any
+    model: Any
     int8: bool
-    embedding: Any
-    positions: Any
-    encoder_norm: Any
-    encoder: Any
-    decoder: Any
+    cfg: Any
+    steps: dict
     scores: Any
-    step: Any
+    plain_step: Any
+    traces: Any
 
     def __init__(self, model: Transformer, int8: bool = False, release: bool = False) -> None: ...
-    def encode(self, src: Tensor, source: Packing) -> Tensor:
-        """The encoder (§3.1)."""
+    @property
+    def embedding(self): ...
+    @property
+    def device(self): ...
+    def step(self, y: Tensor, *kept) -> Tensor:
+        """One step of the decoder."""
 
 def inference(model, int8: bool = False, release: bool = False) -> Inference:
     """Prepare a model once for many calls."""
