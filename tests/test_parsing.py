@@ -215,7 +215,7 @@ def test_a_broken_file_is_told_in_one_line(tmp_path):
         assert '\n' not in str(e.value)
     file.write_bytes(b'(S (NN \xff))')
     with pytest.raises(InputError, match='not UTF-8'): load_trees(file)
-    with pytest.raises(InputError, match='cannot be read'): load_trees(tmp_path/'none')
+    with pytest.raises(InputError, match='check the path'): load_trees(tmp_path/'none')
 
 
 # The parser
@@ -252,7 +252,10 @@ def test_words_and_tokens_are_in_step(trees):
 def test_any_sentence_gets_a_tree(parser, run):
     sentences = ['a dog runs .', '', 'unheard-of words , (many) ; 犬 \x07 .', 'the '*60]
     found = parser.parse(sentences, beam=2)
-    for s, t in zip(sentences, found): assert words_of(t) == tokens_of(s) if tokens_of(s) else str(t) == ''
+    for s, t in zip(sentences, found):
+        assert words_of(t) == tokens_of(s)
+        if tokens_of(s): assert repair(linearise(t), words_of(t)) == t and t.label != 'TOP'  # nothing is left to repair
+        else: assert str(t) == ''
     assert Parser.from_pretrained(run, 'cpu').parse(sentences[:1], beam=2) == found[:1]
 
 
