@@ -21,7 +21,7 @@ FLOORS = [  # from the ground up: a module imports from its own floor and from t
     {'engine.packing', 'engine.costs', 'engine.distributed', 'engine.inference'},
     {'training', 'decoding', 'translation'},
     {'parsing', 'attention_maps'},
-    {'experiments.why_self_attention', 'experiments.table2', 'experiments.variations'},
+    {'experiments.why_self_attention', 'experiments.table2', 'experiments.variations', 'experiments.heads'},
     {'cli'}]
 KNOW_NO_MODEL = FLOORS[2] | {'corpora', 'tokenizer', 'batching'}
 
