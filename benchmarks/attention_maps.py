@@ -90,10 +90,8 @@ def alignment(translator, examples):
         'sentences': len(examples),
         'predicts': round_grid(head_aer(maps, gold)),
         'fed': round_grid(head_aer(maps, gold, fed=True)),
-        'mean of the last layer': {
-            'predicts': round_grid(head_aer(last_layer, gold))[0][0],
-            'fed': round_grid(head_aer(last_layer, gold, fed=True))[0][0],
-        },
+        'mean of the last layer': {'predicts': round_grid(head_aer(last_layer, gold))[0][0],
+                                   'fed': round_grid(head_aer(last_layer, gold, fed=True))[0][0]},
         'diagonal': round(aer([diagonal(len(e.en.split()), len(e.de.split())) for e in examples], gold), 3),
         'best possible': round(aer(one_each, gold), 3),
     }, maps

@@ -35,24 +35,10 @@ RECIPE = {
     'marks': [0.1, 0.25, 0.5, 0.75, 1.0],
     'warmup': 100,
     'norm': 'pre',
-    'builtin': {
-        'test': 'test',
-        'sentences': 400,
-        'drawn': 30_000,
-        'max_words': 8,
-        'vocab_size': 1000,
-        'batch_tokens': 512,
-        'flops': 1.2e12,
-        'seeds': 3,
-    },
-    'multi30k': {
-        'test': 'test_2016_flickr',
-        'sentences': 500,
-        'vocab_size': 3000,
-        'batch_tokens': 768,
-        'flops': 2e12,
-        'seeds': 1,
-    },
+    'builtin': {'test': 'test', 'sentences': 400, 'drawn': 30_000, 'max_words': 8, 'vocab_size': 1000,
+                'batch_tokens': 512, 'flops': 1.2e12, 'seeds': 3},
+    'multi30k': {'test': 'test_2016_flickr', 'sentences': 500, 'vocab_size': 3000, 'batch_tokens': 768, 'flops': 2e12,
+                 'seeds': 1},
 }
 
 
@@ -73,24 +59,13 @@ def tune(model_name, factor, device):
     seed_everything(100)
     point, = train_for(build(model_name, vocab_size=tokenizer.vocab_size, norm=RECIPE['norm']), train, val,
         settings(recipe, factor, 100, device), [RECIPE['tuning_share']*recipe['flops']])
-    return {
-        'model': model_name,
-        'lr_factor': factor,
-        'seed': 100,
-        **point,
-        'cpu_minutes': round((time.process_time() - cpu) / 60, 2),
-    }
+    return {'model': model_name, 'lr_factor': factor, 'seed': 100, **point,
+            'cpu_minutes': round((time.process_time() - cpu) / 60, 2)}
 
 
 def settings(recipe, factor, seed, device):
-    return TrainingConfig(
-        minutes=600,
-        batch_tokens=recipe['batch_tokens'],
-        warmup=RECIPE['warmup'],
-        lr_factor=factor,
-        seed=seed,
-        device=device,
-    )
+    return TrainingConfig(minutes=600, batch_tokens=recipe['batch_tokens'], warmup=RECIPE['warmup'], lr_factor=factor,
+                          seed=seed, device=device)
 
 
 def one_run(corpus_name, model_name, seed, factor, folder, device):
@@ -105,25 +80,13 @@ def one_run(corpus_name, model_name, seed, factor, folder, device):
         bleu = score(translations(model, tokenizer, src), ref)['BLEU']
         return {'bleu': bleu['score'], 'signature': bleu['signature']}
 
-    curve = train_for(
-        model,
-        train,
-        val,
-        settings(recipe, factor, seed, device),
-        [share * recipe['flops'] for share in RECIPE['marks']],
-        measure,
-    )
-    return {
-        'corpus': corpus_name,
-        'model': model_name,
-        'seed': seed,
-        'lr_factor': factor,
-        'weights': sum(p.numel() for p in model.parameters()),
-        'signature': curve[0]['signature'],
-        'curve': [{key: value for key, value in point.items() if key != 'signature'} for point in curve],
-        'minutes': round((time.perf_counter() - start) / 60, 2),
-        'cpu_minutes': round((time.process_time() - cpu) / 60, 2),
-    }
+    curve = train_for(model, train, val, settings(recipe, factor, seed, device),
+                      [share * recipe['flops'] for share in RECIPE['marks']], measure)
+    return {'corpus': corpus_name, 'model': model_name, 'seed': seed, 'lr_factor': factor,
+            'weights': sum(p.numel() for p in model.parameters()), 'signature': curve[0]['signature'],
+            'curve': [{key: value for key, value in point.items() if key != 'signature'} for point in curve],
+            'minutes': round((time.perf_counter() - start) / 60, 2),
+            'cpu_minutes': round((time.process_time() - cpu) / 60, 2)}
 
 
 def missing(results, corpora):
@@ -146,38 +109,24 @@ def best_factor(results, model):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        '--multi30k',
-        type=Path,
-        metavar='FOLDER',
-        help='folder of Multi30k (train.en, train.de, … or .gz): train on it too',
-    )
+    parser.add_argument('--multi30k', type=Path, metavar='FOLDER',
+                        help='folder of Multi30k (train.en, train.de, … or .gz): train on it too')
     parser.add_argument('--corpora', nargs='+', choices=['builtin', 'multi30k'], help='some of the corpora only')
     parser.add_argument('--most', type=int, help='stop after so many runs; a later start goes on')
     parser.add_argument('--device', default='auto')
     parser.add_argument('--out', type=Path, default=OUT)
     args = parser.parse_args(argv)
     device, corpora = default_device(args.device), args.corpora or ['builtin'] + ['multi30k']*bool(args.multi30k)
-    about = {
-        'command': 'python benchmarks/table2.py --multi30k FOLDER',
-        'recipe': RECIPE,
-        'machine': machine(device),
-        'torch': torch.__version__,
-        'tuning': [],
-        'runs': [],
-    }
+    about = {'command': 'python benchmarks/table2.py --multi30k FOLDER', 'recipe': RECIPE, 'machine': machine(device),
+             'torch': torch.__version__, 'tuning': [], 'runs': []}
     for task in missing(resumed(args.out, about), corpora)[:args.most]:
         if len(task) == 2:
             kind, found = 'tuning', tune(*task, args.device)
         else:
             kind, found = (
                 'runs',
-                one_run(
-                    *task,
-                    best_factor(resumed(args.out, about), task[1]),
-                    args.multi30k if task[0] == 'multi30k' else None,
-                    args.device,
-                ),
+                one_run(*task, best_factor(resumed(args.out, about), task[1]),
+                        args.multi30k if task[0] == 'multi30k' else None, args.device),
             )
         results = resumed(args.out, about)  # another process may have added a run meanwhile
         results[kind].append(found)

@@ -30,22 +30,12 @@ from transformer_nb.translation import Translator
 from transformer_nb.experiments.variations import EXTRAS, LONGER, ROWS, build, short_corpus, train
 
 OUT = Path(__file__).parent/'results'/'table3.json'
-RECIPE = {
-    'd_model': 64,
-    'N': 3,
-    'norm': 'pre',
-    'vocab_size': 1000,
-    'max_len': 256,
-    'corpus_size': 20_000,
-    'max_words': 7,
-    'batch_tokens': 768,
-    'warmup': 120,
-    'lr_factor': 0.6,
-    'steps': 400,
-}
+RECIPE = {'d_model': 64, 'N': 3, 'norm': 'pre', 'vocab_size': 1000, 'max_len': 256, 'corpus_size': 20_000,
+          'max_words': 7, 'batch_tokens': 768, 'warmup': 120, 'lr_factor': 0.6, 'steps': 400}
 NOTE = (
     "big: three times the steps of the others (as in the paper), and one seed only; base: two seeds more. "
-    "Our own rows: base with averaged heads ('average'), with a softmax matrix of its own ('untied'), with the paper's post-norm ('post')"
+    "Our own rows: base with averaged heads ('average'), with a softmax matrix of its own ('untied'), with the paper's "
+    "post-norm ('post')"
 )
 
 
@@ -59,36 +49,17 @@ def prepare(recipe):
 def one_run(row, seed, recipe, corpus, tokenizer, pairs, val, device):
     start, cpu = time.perf_counter(), time.process_time()
     seed_everything(seed)
-    model = build(
-        row,
-        recipe['d_model'],
-        recipe['N'],
-        vocab_size=tokenizer.vocab_size,
-        norm=recipe['norm'],
-        max_len=recipe['max_len'],
-    )
-    settings = TrainingConfig(
-        steps=recipe['steps'] * LONGER.get(row, 1),
-        batch_tokens=recipe['batch_tokens'],
-        warmup=recipe['warmup'],
-        lr_factor=recipe['lr_factor'],
-        seed=seed,
-        device=device,
-    )
+    model = build(row, recipe['d_model'], recipe['N'], vocab_size=tokenizer.vocab_size, norm=recipe['norm'],
+                  max_len=recipe['max_len'])
+    settings = TrainingConfig(steps=recipe['steps'] * LONGER.get(row, 1), batch_tokens=recipe['batch_tokens'],
+                              warmup=recipe['warmup'], lr_factor=recipe['lr_factor'], seed=seed, device=device)
     found = train(model, pairs, val, settings, tempfile.gettempdir())
     src, ref = zip(*corpus['test'].pairs)
     bleu = score(Translator(model, tokenizer).translate(list(src)), list(ref))['BLEU']
-    return {
-        'row': row,
-        'seed': seed,
-        'steps': settings.steps,
-        'weights': sum(p.numel() for p in model.parameters()),
-        **found,
-        'bleu': bleu['score'],
-        'signature': bleu['signature'],
-        'minutes': round((time.perf_counter() - start) / 60, 2),
-        'cpu_minutes': round((time.process_time() - cpu) / 60, 2),
-    }
+    return {'row': row, 'seed': seed, 'steps': settings.steps, 'weights': sum(p.numel() for p in model.parameters()),
+            **found, 'bleu': bleu['score'], 'signature': bleu['signature'],
+            'minutes': round((time.perf_counter() - start) / 60, 2),
+            'cpu_minutes': round((time.process_time() - cpu) / 60, 2)}
 
 
 def with_totals(results):
@@ -117,40 +88,27 @@ def missing(results, rows, seeds):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--rows', nargs='+', choices=[*ROWS, *EXTRAS], default=[*ROWS, *EXTRAS], metavar='ROW')
-    parser.add_argument(
-        '--seeds', type=int, default=3, help="of every row but 'base', which has two more, and 'big', which has one"
-    )
-    parser.add_argument(
-        '--steps', type=int, default=RECIPE['steps'], help="of every row but 'big', which takes three times as many"
-    )
+    parser.add_argument('--seeds', type=int, default=3,
+                        help="of every row but 'base', which has two more, and 'big', which has one")
+    parser.add_argument('--steps', type=int, default=RECIPE['steps'],
+                        help="of every row but 'big', which takes three times as many")
     parser.add_argument('--device', default='auto')
     parser.add_argument('--out', type=Path, default=OUT)
     args = parser.parse_args(argv)
     recipe, device = RECIPE | {'steps': args.steps}, default_device(args.device)
     results = resumed(
         args.out,
-        {
-            'command': 'python benchmarks/table3.py',
-            'note': NOTE,
-            'recipe': recipe,
-            'machine': machine(device),
-            'torch': torch.__version__,
-            'runs': [],
-        },
+        {'command': 'python benchmarks/table3.py', 'note': NOTE, 'recipe': recipe, 'machine': machine(device),
+         'torch': torch.__version__, 'runs': []},
     )
     todo, data = missing(results, args.rows, args.seeds), prepare(recipe)
-    results |= {
-        'sentences': {name: len(split) for name, split in data[0].splits.items()},
-        'steps_per_epoch': Batches(data[2], recipe['batch_tokens']).n_batches,
-    }
+    results |= {'sentences': {name: len(split) for name, split in data[0].splits.items()},
+                'steps_per_epoch': Batches(data[2], recipe['batch_tokens']).n_batches}
     for i, (row, seed) in enumerate(todo, 1):
         results['runs'].append(one_run(row, seed, recipe, *data, args.device))
         write(with_totals(results), args.out)
-        print(
-            f'{i}/{len(todo)}',
-            {key: value for key, value in results['runs'][-1].items() if key != 'signature'},
-            flush=True,
-        )
+        print(f'{i}/{len(todo)}', {key: value for key, value in results['runs'][-1].items() if key != 'signature'},
+              flush=True)
 
 
 if __name__ == '__main__': main()

@@ -35,8 +35,7 @@ def some_maps(n, m, N=2, h=3, seed=0):
     shapes = {'encoder': (n, n), 'decoder': (m, m), 'cross': (m, n)}
     words = lambda k: [*(f'▁w{i}' for i in range(k - 1)), '</s>']
     return {'source': words(n), 'target': words(m)} | {
-        kind: torch.rand(N, h, *s, generator=g).softmax(-1) for kind, s in shapes.items()
-    }
+        kind: torch.rand(N, h, *s, generator=g).softmax(-1) for kind, s in shapes.items()}
 
 
 # The viewer
@@ -120,8 +119,7 @@ def test_compact_is_json_and_expands():
 
 @pytest.mark.parametrize(
     'source, target',
-    [('a dog runs .', 'ein Hund läuft .'), ('x', 'y z'), ('12,5 %   of   it', 'Ärger'), ('犬が走る。', 'ein Hund')],
-)
+    [('a dog runs .', 'ein Hund läuft .'), ('x', 'y z'), ('12,5 %   of   it', 'Ärger'), ('犬が走る。', 'ein Hund')])
 def test_maps_of_words_are_distributions(translator, source, target):
     maps = forced_attention(translator, source, target)
     words = to_words(maps)
@@ -177,9 +175,8 @@ def test_places_lie_inside_the_sentence(construction):
         found += 1
         n, m = len(e.en.split()), len(e.de.split())
         sizes = {'encoder': (n, n), 'decoder': (m, m + 1), 'cross': (m, n)}
-        assert all(
-            place is None or all(0 <= p < s for p, s in zip(place, sizes[kind])) for kind, place in d.places.items()
-        )
+        assert all(place is None or all(0 <= p < s for p, s in zip(place, sizes[kind]))
+                   for kind, place in d.places.items())
         assert d.places['decoder'][1] <= d.word and d.distance > 0
     assert found > 20
 

@@ -14,16 +14,8 @@ from transformer_nb.tokenizer import BOS, EOS, PAD
 
 BENCHMARKS = Path(__file__).parents[1]/'benchmarks'
 SMALL = {
-    'builtin': {
-        'test': 'test',
-        'sentences': 3,
-        'drawn': 300,
-        'max_words': 8,
-        'vocab_size': 300,
-        'batch_tokens': 256,
-        'flops': 5e8,
-        'seeds': 1,
-    },
+    'builtin': {'test': 'test', 'sentences': 3, 'drawn': 300, 'max_words': 8, 'vocab_size': 300, 'batch_tokens': 256,
+                'flops': 5e8, 'seeds': 1},
     'multi30k': {'test': 'test', 'sentences': 3, 'vocab_size': 300, 'batch_tokens': 256, 'flops': 5e8, 'seeds': 1},
     'factors': [0.5, 1.0],
     'marks': [0.5, 1.0],
@@ -119,5 +111,4 @@ def test_results_are_fair():
     for run in results['runs']:
         recipe = results['recipe'][run['corpus']]
         assert [round(point['flops'] / recipe['flops'], 2) for point in run['curve']] == pytest.approx(
-            results['recipe']['marks'], abs=0.02
-        )
+            results['recipe']['marks'], abs=0.02)

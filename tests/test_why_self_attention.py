@@ -11,20 +11,8 @@ from torch import nn
 
 from transformer_nb.attention import attention
 from transformer_nb.experiments.why_self_attention import (
-    Convolution,
-    RestrictedSelfAttention,
-    SelfAttention,
-    dependencies,
-    fit_exponent,
-    layer_flops,
-    longest_chain,
-    neighbours,
-    one_hop,
-    path_lengths,
-    peak_memory,
-    recall_layers,
-    table1_layers,
-)
+    Convolution, RestrictedSelfAttention, SelfAttention, dependencies, fit_exponent, layer_flops, longest_chain,
+    neighbours, one_hop, path_lengths, peak_memory, recall_layers, table1_layers)
 
 MEASURED = json.loads((Path(__file__).parent.parent/'benchmarks'/'results'/'table1.json').read_text())
 

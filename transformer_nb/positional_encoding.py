@@ -57,6 +57,7 @@ class PositionalEncoding(nn.Module):
         end = start + x.shape[1]
         if end > len(self.table):
             raise InputError(
-                f"a sequence of {end} tokens is longer than the model's max_len {len(self.table)}: split the text or raise max_len"
+                f"a sequence of {end} tokens is longer than the model's max_len {len(self.table)}: split the text or "
+                "raise max_len"
             )
         return x + self.table[start:end].to(x.dtype)

@@ -120,11 +120,8 @@ class RNNSearch(Seq2Seq):
         super().__init__(cfg)
         d, self.d_h = cfg.d_model, d_h
         self.rightwards, self.leftwards, self.state = GRU(d, d_h), GRU(d, d_h), GRU(d, d_h)
-        self.W_a, self.U_a, self.v_a = (
-            nn.Linear(d_h, d_h, bias=False),
-            nn.Linear(2 * d_h, d_h, bias=False),
-            nn.Linear(d_h, 1, bias=False),
-        )
+        self.W_a, self.U_a, self.v_a = (nn.Linear(d_h, d_h, bias=False), nn.Linear(2 * d_h, d_h, bias=False),
+                                        nn.Linear(d_h, 1, bias=False))
         self.C, self.W_s = nn.Linear(2*d_h, 3*d_h, bias=False), nn.Linear(d_h, d_h)
         self.readout = nn.Linear(3*d_h + d, 2*d)  # U_o, C_o, V_o side by side
 
@@ -312,14 +309,8 @@ def train_for(
             spent += sum(step_flops(model, batch) for batch in step.batches)
         seconds += time.process_time() - start
         points.append(
-            {
-                'flops': spent,
-                'steps': trainer.step,
-                'tokens': trainer.tokens,
-                'cpu_seconds': round(seconds, 1),
-                **trainer.validate(),
-                **measure(model.eval()),
-            }
+            {'flops': spent, 'steps': trainer.step, 'tokens': trainer.tokens, 'cpu_seconds': round(seconds, 1),
+             **trainer.validate(), **measure(model.eval())}
         )
         model.train()
     return points

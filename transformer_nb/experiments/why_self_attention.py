@@ -287,12 +287,10 @@ def recall_layers(
     "Just enough layers of each kind to connect the last position with the first."
     torch.manual_seed(seed)
     levels = next(p for p in count() if k**p >= n)
-    return {
-        'self-attention': [SelfAttention(d)],
-        'dilated': [Convolution(d, k, k**level, right=0) for level in range(levels)],
-        'convolutional': [Convolution(d, k, right=0) for _ in range(ceil((n - 1) / (k - 1)))],
-        'recurrent': [Recurrent(d)],
-    }
+    return {'self-attention': [SelfAttention(d)],
+            'dilated': [Convolution(d, k, k**level, right=0) for level in range(levels)],
+            'convolutional': [Convolution(d, k, right=0) for _ in range(ceil((n - 1) / (k - 1)))],
+            'recurrent': [Recurrent(d)]}
 
 
 def train_recall(
