@@ -1,6 +1,7 @@
-"""English constituency parsing (paper §6.3, Table 4): F1 on the built-in grammar and on the Penn Treebank, WSJ only and self-trained.
+"""English constituency parsing (paper §6.3, Table 4): F1 on the built-in grammar and on the Penn Treebank, WSJ only
+and self-trained.
 
-    python benchmarks/parsing.py                                  # the grammar's two parts: about 15 minutes of one CPU core
+    python benchmarks/parsing.py                                  # the grammar's two parts: 15 minutes of one CPU core
     python benchmarks/parsing.py --treebank treebank.zip --news news.en.gz      # all four parts: about 45
     python benchmarks/parsing.py --only grammar                   # a part, or several; the others keep their figures
 
@@ -9,10 +10,11 @@
     treebank        learning curve over 1/4, 1/2 and all training trees; about 18
     treebank-semi   all gold trees, with silver trees of the --news sentences; needs the part treebank; about 10
 
---treebank is NLTK's treebank.zip (python -m nltk.downloader treebank: 3,914 trees), or a folder with the .mrg files of the whole
-Penn Treebank (then sections 2-21, 22 and 23 are taken, as in the paper). --news are text files, one sentence a line, also .gz.
-Every part is written into results/parsing.json as soon as it is done; `minutes` are by the clock, `cpu_minutes` of computing.
-A part's last parser stays under --runs; try it with tnb-parse. The paper's sizes, for a GPU:
+--treebank is NLTK's treebank.zip (python -m nltk.downloader treebank: 3,914 trees), or a folder with the .mrg files
+of the whole Penn Treebank (then sections 2-21, 22 and 23 are taken, as in the paper). --news are text files, one
+sentence a line, also .gz. Every part is written into results/parsing.json as soon as it is done; `minutes` are by the
+clock, `cpu_minutes` of computing. A part's last parser stays under --runs; try it with tnb-parse. The paper's sizes,
+for a GPU:
     --treebank WSJ --d-model 1024 --d-ff 4096 --h 16 --batch-tokens 8192 --steps 100000 --warmup 4000 --lr-factor 1
 """
 import argparse
@@ -112,7 +114,10 @@ def sentences_of(trees): return [' '.join(words_of(t)) for t in trees]
 
 
 def evaluate(parser, gold, beam=21):
-    "Scores of the best well-formed trees, in percent, and under 'first' those of the search's first hypotheses; 'sound' are the outputs that needed no repair."
+    """Scores of the best well-formed trees, in percent, and under 'first' those of the search's first hypotheses.
+
+    'sound' are the outputs that needed no repair.
+    """
     ranked = parser.hypotheses(sentences_of(gold), beam=beam)
     return scores(gold, map(choose, ranked)) | {'beam': beam, 'first': scores(gold, [parses[0] for parses in ranked])}
 
@@ -123,7 +128,10 @@ def scores(gold, found):
 
 
 def evaluate_weak(parser, gold, beam=21):
-    "The same of a parser that often finds no tree: the scores are those of `Parser.parse`, under 'chosen' and 'first' without its second search."
+    """The same of a parser that often finds no tree: the scores are those of `Parser.parse`.
+
+    Those under 'chosen' and 'first' are without its second search.
+    """
     sentences = sentences_of(gold)
     ranked = parser.hypotheses(sentences, beam=beam)
     chosen = list(map(choose, ranked))

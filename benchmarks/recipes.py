@@ -3,13 +3,12 @@
     python benchmarks/recipes.py FOLDER                   # every recipe: about three hours
     python benchmarks/recipes.py FOLDER multi30k-en-de    # one of them
 
-FOLDER holds the corpora as their publishers give them: multi30k/ (task 1, raw), tatoeba/ (eng-fra.txt.gz …, the sentence
-pairs of manythings.org/anki), small-parallel-enja/. Each recipe trains into runs/NAME, translates the test split with a beam
-of 4, and puts its scores into results/recipes.json. A run that is there already is only scored again. With `taskset -c 0`
-before it, all is done on one core: `cores` in the results says on how many.
+FOLDER holds the corpora as their publishers give them: multi30k/ (task 1, raw), tatoeba/ (eng-fra.txt.gz …, the
+sentence pairs of manythings.org/anki), small-parallel-enja/. Each recipe trains into runs/NAME, translates the test
+split with a beam of 4, and puts its scores into results/recipes.json. A run that is there already is only scored
+again. With `taskset -c 0` before it, all is done on one core: `cores` in the results says on how many.
 """
 import argparse
-import gzip
 import json
 import os
 import random

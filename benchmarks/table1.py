@@ -1,10 +1,11 @@
-"""Why self-attention (paper §4, Table 1), measured: operations, time, memory, sequential operations, path lengths, and what is learned.
+"""Why self-attention (paper §4, Table 1), measured: operations, time, memory, sequential operations, path lengths,
+and what is learned.
 
     OMP_NUM_THREADS=1 python benchmarks/table1.py        # about 5 minutes on one CPU core
 
-Writes results/table1.json, which the lesson on self-attention reads. Times are processor seconds of one thread (the best of
-several repetitions), forward and backward; memory is the most that forward and backward hold at once. The recall task trains small
-models to name the first token of a sequence at its last position.
+Writes results/table1.json, which the lesson on self-attention reads. Times are processor seconds of one thread (the
+best of several repetitions), forward and backward; memory is the most that forward and backward hold at once. The
+recall task trains small models to name the first token of a sequence at its last position.
 """
 import argparse
 import math

@@ -1,14 +1,16 @@
 """Table 2 in small: RNNSearch, ConvS2S and the Transformer with the same training FLOPs (paper §6.1).
 
-    python benchmarks/table2.py                        # short sentences of the built-in corpus, three seeds: about 10 minutes on one CPU core
-    python benchmarks/table2.py --multi30k FOLDER      # and Multi30k, one seed: about 4 more
+    python benchmarks/table2.py                     # the built-in corpus, three seeds: 10 minutes on one CPU core
+    python benchmarks/table2.py --multi30k FOLDER   # and Multi30k, one seed: about 4 more
 
-Writes results/table2.json, which the lesson on Table 2 reads. First each model is trained with a seventh of the operations
-and several peaks of the learning rate; of those within 0.1 nats of the lowest validation loss the lowest is used from then on.
-Each finished run is
-written at once; a second start goes on with what is missing. FLOPs are those of the matrix products on real tokens, forward
-and backward. BLEU is that of greedy search (sacreBLEU, cased) with the weights of that moment, nothing averaged. `minutes` are
-by the clock, `cpu_minutes` of computing, with validation and decoding; `cpu_seconds` on a curve are of training alone.
+Of the built-in corpus the short sentences are taken.
+
+Writes results/table2.json, which the lesson on Table 2 reads. First each model is trained with a seventh of the
+operations and several peaks of the learning rate; of those within 0.1 nats of the lowest validation loss the lowest
+is used from then on. Each finished run is written at once; a second start goes on with what is missing. FLOPs are
+those of the matrix products on real tokens, forward and backward. BLEU is that of greedy search (sacreBLEU, cased)
+with the weights of that moment, nothing averaged. `minutes` are by the clock, `cpu_minutes` of computing, with
+validation and decoding; `cpu_seconds` on a curve are of training alone.
 """
 import argparse
 import time
@@ -22,7 +24,7 @@ from transformer_nb.batching import encode_pairs
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.corpora import load_corpus
 from transformer_nb.evaluation import score
-from transformer_nb.experiments.table2 import MODELS, build, train_for, translations
+from transformer_nb.experiments.table2 import MODELS, build_model, train_for, translations
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import TrainingConfig
 from transformer_nb.experiments.variations import short_corpus
@@ -57,7 +59,7 @@ def tune(model_name, factor, device):
     cpu, recipe = time.process_time(), RECIPE['builtin']
     tokenizer, train, val, _ = prepare('builtin', None)
     seed_everything(100)
-    point, = train_for(build(model_name, vocab_size=tokenizer.vocab_size, norm=RECIPE['norm']), train, val,
+    point, = train_for(build_model(model_name, vocab_size=tokenizer.vocab_size, norm=RECIPE['norm']), train, val,
         settings(recipe, factor, 100, device), [RECIPE['tuning_share']*recipe['flops']])
     return {'model': model_name, 'lr_factor': factor, 'seed': 100, **point,
             'cpu_minutes': round((time.process_time() - cpu) / 60, 2)}
@@ -73,7 +75,7 @@ def one_run(corpus_name, model_name, seed, factor, folder, device):
     start, cpu, recipe = time.perf_counter(), time.process_time(), RECIPE[corpus_name]
     tokenizer, train, val, test = prepare(corpus_name, folder)
     seed_everything(seed)
-    model = build(model_name, vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'])
+    model = build_model(model_name, vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'])
     src, ref = map(list, zip(*test))
 
     def measure(model):

@@ -90,7 +90,8 @@ list[0].value = 1; list[0].dispatchEvent(new Event('change'))              // th
 list[1].value = 0; list[1].dispatchEvent(new Event('change'))              // its encoder
 document.querySelectorAll('.tnb-heads button')[4].click()                  // layer 2, head 2
 side(0)[2].dispatchEvent(new Event('mouseenter'))
-document.title = document.querySelector('.tnb-status').textContent + ' | ' + document.querySelectorAll('svg line').length
+const lines = document.querySelectorAll('svg line').length
+document.title = document.querySelector('.tnb-status').textContent + ' | ' + lines
 </script>"""
 
 

@@ -1,5 +1,4 @@
-"nbs/claims.ipynb: links lead somewhere, numbers are those of the files and of the paper, and an outcome against the paper is shown."
-
+"The page of claims links to what is there, has the numbers of files and paper, shows what goes against the paper."
 import json
 import re
 import shutil
@@ -217,7 +216,7 @@ def options_of(program):
     }
     return declared | {
         '--' + name.replace('_', '-')
-        for names in re.findall(r'^TUNABLE = dict\((.*)\)', text, re.M)
+        for names in re.findall(r'^TUNABLE = dict\((.*?)\)$', text, re.M | re.S)
         for name in re.findall(r'(\w+)=', names)
     }
 

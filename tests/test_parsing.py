@@ -1,4 +1,4 @@
-"Parsing: trees there and back, any output repaired, F1 as EVALB counts, a parser that learns, tnb-parse."
+"Any output becomes a tree over its words, F1 is EVALB's, a parser and `tnb-parse` give a tree for every sentence."
 import random
 import re
 import subprocess
@@ -116,13 +116,14 @@ def test_f1_agrees_with_nltk_spans():
 @pytest.mark.parametrize('gold, found, matched, n_gold, n_found', [
     ('(S (NP (DT a) (NN b)) (VP (VB c)))', '(S (NP (DT a) (NN b)) (VP (VB c)))', 3, 3, 3),
     ('(S (NP (DT a) (NN b)) (VP (VB c)))', '(S (DT a) (VP (NN b) (VB c)))', 1, 3, 2),
-    ('(S (NP (NN a) (, ,)) (VP (VB b)) (. .))', '(S (NP (NN a)) (, ,) (VP (VB b) (. .)))', 3, 3, 3),           # punctuation hangs where it likes
-    ('(TOP (S (NP (NN a))))', '(S (NP (NN a)))', 2, 2, 2),                                                       # TOP is nothing
-    ('(NP (NP (NN a)))', '(NP (NN a))', 1, 2, 1),                                                                # a chain of equal labels counts
-    ('(S (VP (NN a)))', '(VP (S (NN a)))', 2, 2, 2),                                                             # the order in a chain does not
+    ('(S (NP (NN a) (, ,)) (VP (VB b)) (. .))', '(S (NP (NN a)) (, ,) (VP (VB b) (. .)))',
+     3, 3, 3),  # punctuation may hang anywhere
+    ('(TOP (S (NP (NN a))))', '(S (NP (NN a)))', 2, 2, 2),  # TOP is nothing
+    ('(NP (NP (NN a)))', '(NP (NN a))', 1, 2, 1),  # a chain of equal labels counts
+    ('(S (VP (NN a)))', '(VP (S (NN a)))', 2, 2, 2),  # the order in a chain does not
     ('(S (PRT (RP a)) (NN b))', '(S (ADVP (RP a)) (NN b))', 2, 2, 2),
-    ('(S (NN a) (X (. .)))', '(S (NN a) (. .))', 1, 1, 1),                                                       # a bracket of punctuation alone
-    ('(S (NN a) (. .))', '(S (NP (, a)) (NN .))', 1, 1, 2)])                                                     # gold says what punctuation is
+    ('(S (NN a) (X (. .)))', '(S (NN a) (. .))', 1, 1, 1),  # a bracket of punctuation alone
+    ('(S (NN a) (. .))', '(S (NP (, a)) (NN .))', 1, 1, 2)])  # gold says what punctuation is
 def test_f1_by_hand(gold, found, matched, n_gold, n_found):
     score = f1(read_trees(gold), read_trees(found))
     assert (score['precision'], score['recall'], score['f1']) == (
@@ -169,11 +170,10 @@ def test_endless_nesting_does_not_break():
 
 
 def test_treebank_trees_become_plain():
-    line = "( (S (NP-SBJ=2 (-NONE- *)) (VP (VB go) (ADVP|PRT (RP on)) (NP-TMP (-LRB- -LRB-) (NN today) (-RRB- -RRB-))) (. .)) )"
-    assert (
-        str(plain(*read_trees(line)))
-        == '(S (VP (VB go) (ADVP (RP on)) (NP (-LRB- -LRB-) (NN today) (-RRB- -RRB-))) (. .))'
-    )
+    line = ('( (S (NP-SBJ=2 (-NONE- *)) (VP (VB go) (ADVP|PRT (RP on)) '
+            '(NP-TMP (-LRB- -LRB-) (NN today) (-RRB- -RRB-))) (. .)) )')
+    found = '(S (VP (VB go) (ADVP (RP on)) (NP (-LRB- -LRB-) (NN today) (-RRB- -RRB-))) (. .))'
+    assert str(plain(*read_trees(line))) == found
 
 
 def test_a_broken_file_is_told_in_one_line(tmp_path):
