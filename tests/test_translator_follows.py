@@ -14,12 +14,13 @@ from torch import nn
 from torch.nn.utils import parametrize, parametrizations, prune
 
 from transformer_nb import checkpoints
-from transformer_nb.attention_maps import averaged_heads, cut_path, forced_attention, uniform_heads, without_heads
+from transformer_nb.attention_maps import forced_attention
 from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import beam_search, greedy, sample
 from transformer_nb.feed_forward import FeedForward
 from transformer_nb.engine.inference import DecoderCache, decode_step, inference
+from transformer_nb.experiments.heads import averaged_heads, cut_path, uniform_heads, without_heads
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig

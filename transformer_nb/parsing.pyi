@@ -49,6 +49,10 @@ class Tree(NamedTuple):
     label: str
     kids: object
 
+    @property
+    def is_leaf(self):
+        """Does a word stand below, and no tree?"""
+
     def __str__(self): ...
 
 def leaves(tree: Tree) -> list:
@@ -93,7 +97,7 @@ def f1(gold: list, found: list) -> dict:
     """Labelled bracket F1 by the definition of EVALB; raises `InputError` where the sentences are not the
     same."""
 
-ENDINGS: tuple
+ENDINGS: re.Pattern
 
 def shape(word: str) -> str:
     """What a word looks like: digits (0), a capital (A) or neither (a); a hyphen; its ending."""
@@ -156,10 +160,9 @@ def train_parser(
 class TreeSearch(BeamSearch):
     """Beam search in which only trees over all the words can be said."""
 
-    opens: Any
-    closes: Any
+    steps: Any
     tags: Any
-    end: Any
+    ends: Any
     words: Any
 
     def __init__(self, tokenizer, model, src: Tensor, *search) -> None: ...
