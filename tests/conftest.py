@@ -1,4 +1,4 @@
-"Shared by all tests: one thread a process, the --slow flag, the package's commands, a small trained model."
+"Shared by all tests: one thread a process, --slow, the order, the package's commands, a small trained model."
 import os
 import subprocess
 import sys
@@ -29,10 +29,34 @@ def pytest_addoption(parser):
     parser.addoption('--slow', action='store_true', help='also run the tests marked slow (minutes each)')
 
 
+def pytest_configure(config):
+    line = 'long(seconds): begun first; those of a module with the same number stay together'
+    config.addinivalue_line('markers', line)
+
+
+@pytest.hookimpl(trylast=True)  # after pytest has ordered them itself
 def pytest_collection_modifyitems(config, items):
-    if config.getoption('--slow'): return
+    if not config.getoption('--slow'):
+        for item in items:
+            if 'slow' in item.keywords: item.add_marker(pytest.mark.skip(reason='slow: run with --slow'))
+    items[:] = longest_first(items, int(os.environ.get('PYTEST_XDIST_WORKER_COUNT', 1)))
+
+
+def longest_first(items, workers):
+    """In the order of which xdist's `worksteal` gives each worker a part of equal length: each gets a share of the long
+    tests and begins with them. What is left for stealing when a worker is done are the short ones."""
+    blocks, short = {}, []
     for item in items:
-        if 'slow' in item.keywords: item.add_marker(pytest.mark.skip(reason='slow: run with --slow'))
+        if mark := item.get_closest_marker('long'): blocks.setdefault((mark.args[0], item.path), []).append(item)
+        else: short.append(item)
+    longest = [blocks[key] for key in sorted(blocks, reverse=True)]
+    ordered = []
+    for worker in range(workers):
+        part = [item for block in longest[worker::workers] for item in block]
+        n_short = max(0, (len(items) - len(ordered))//(workers - worker) - len(part))
+        ordered += part + short[:n_short]
+        short = short[n_short:]
+    return ordered + short
 
 
 # The package's commands

@@ -16,6 +16,8 @@ from conftest import BIN, TORCH, tnb
 
 from transformer_nb import checkpoints
 
+pytestmark = pytest.mark.long(40)  # all: most are compared with the same run
+
 TOGETHER = [BIN/'torchrun', '--standalone', '--nproc-per-node', '2']
 
 

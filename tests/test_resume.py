@@ -19,6 +19,8 @@ from transformer_nb.core import seed_everything
 from transformer_nb.training import NotFinite, Stopped, Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
+pytestmark = pytest.mark.long(70)  # all: most go on from the same two runs
+
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
 SETTINGS = '--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 --device cpu --seed 3'.split()
 
