@@ -30,14 +30,15 @@ export: .venv/ready
 	$(BIN)/python tools/build_stubs.py
 	$(BIN)/python tools/build_readme.py
 
-# pytest compares the exported modules with the notebooks, and runs claims.ipynb. Two notebooks, then two tests at a
-# time, every process on one thread: threads that wait for each other are slow where cores are busy.
+# Export in step, every notebook as nbdev-test runs it, and what crosses them: all by pytest, so that both of two workers
+# are busy to the end. Every process has one thread: threads that wait for each other are slow where cores are busy.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/nbdev-test --n-workers 2 --skip-file-re '^([_.]|claims)'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
 
 test-slow: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --slow
+	$(PYTEST) --slow
 
 docs: .venv/ready
 	$(BIN)/python tools/build_docs.py

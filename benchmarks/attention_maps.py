@@ -23,7 +23,6 @@ import torch
 from common import cpu_name
 
 from transformer_nb.attention_maps import KINDS, aer, compact, diagonal, forced_attention, head_aer, to_words
-from transformer_nb.batching import encode_pairs
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.corpora import Split
 from transformer_nb.english_german.agreement import lexicon

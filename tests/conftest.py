@@ -1,35 +1,134 @@
-"Shared by all tests: one thread a process, the --slow flag, the package's commands, a small trained model."
+"Shared by all tests: one thread a process, --slow, the order, the package's commands, a small trained model."
 import os
 import subprocess
 import sys
+import tomllib
+import traceback
+import warnings
+from contextlib import chdir, contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
+from tempfile import TemporaryFile
+from unittest.mock import patch
 
 import pytest
 from filelock import FileLock
 
 os.environ['OMP_NUM_THREADS'] = '1'  # torch is not imported yet; the commands that tests start inherit it
-if not find_spec('nbdev'): collect_ignore = ['test_export.py']
+if not find_spec('nbdev'): collect_ignore = ['test_export.py', 'test_notebooks.py']
 
+ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 TORCH = tuple(map(int, version('torch').split('.')[:2]))
+COMMANDS = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']['scripts']
 
 
 def pytest_addoption(parser):
     parser.addoption('--slow', action='store_true', help='also run the tests marked slow (minutes each)')
 
 
+def pytest_configure(config):
+    line = 'long(seconds): begun first; those of a module with the same number stay together'
+    config.addinivalue_line('markers', line)
+
+
+@pytest.hookimpl(trylast=True)  # after pytest has ordered them itself
 def pytest_collection_modifyitems(config, items):
-    if config.getoption('--slow'): return
+    if not config.getoption('--slow'):
+        for item in items:
+            if 'slow' in item.keywords: item.add_marker(pytest.mark.skip(reason='slow: run with --slow'))
+    items[:] = longest_first(items, int(os.environ.get('PYTEST_XDIST_WORKER_COUNT', 1)))
+
+
+def longest_first(items, workers):
+    """In the order of which xdist's `worksteal` gives each worker a part of equal length: each gets a share of the long
+    tests and begins with them. What is left for stealing when a worker is done are the short ones."""
+    blocks, short = {}, []
     for item in items:
-        if 'slow' in item.keywords: item.add_marker(pytest.mark.skip(reason='slow: run with --slow'))
+        if mark := item.get_closest_marker('long'): blocks.setdefault((mark.args[0], item.path), []).append(item)
+        else: short.append(item)
+    longest = [blocks[key] for key in sorted(blocks, reverse=True)]
+    ordered = []
+    for worker in range(workers):
+        part = [item for block in longest[worker::workers] for item in block]
+        n_short = max(0, (len(items) - len(ordered))//(workers - worker) - len(part))
+        ordered += part + short[:n_short]
+        short = short[n_short:]
+    return ordered + short
 
 
-def tnb(command, *args, stdin=b'', cwd=None):
-    "Run a command of the package as a terminal does: bytes in, (exit code, stdout, stderr) out."
-    done = subprocess.run([BIN/command, *map(str, args)], input=stdin, capture_output=True, cwd=cwd)
-    return done.returncode, done.stdout, done.stderr.decode()
+# The package's commands
+
+def tnb(command, *args, stdin=b'', cwd=None, process=False):
+    "Run a command of the package: bytes in, (exit code, stdout, stderr) out; as a process of its own if that matters."
+    run = in_a_process if process else in_this_process
+    status, out, err = run([command, *map(str, args)], stdin, cwd)
+    return status, out, err.decode()
+
+
+def in_a_process(argv, stdin, cwd):
+    "As a terminal does it."
+    done = subprocess.run([BIN/argv[0], *argv[1:]], input=stdin, capture_output=True, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
+def in_this_process(argv, stdin, cwd):
+    "The function that the command stands for, called as the command calls it: no seconds for a new Python and torch."
+    function = resolve_name(COMMANDS[argv[0]])
+    with chdir(cwd or '.'), patch.object(sys, 'argv', argv), new_warnings(), new_files(stdin) as (out, err):
+        status = exit_code(function)
+        for file in (sys.stdout, sys.stderr): file.flush()
+        return status, written(out), written(err)
+
+
+def exit_code(function):
+    "What Python makes of the end of a program."
+    try: function()
+    except SystemExit as e:
+        if isinstance(e.code, str): print(e.code, file=sys.stderr)
+        return 1 if isinstance(e.code, str) else e.code or 0
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def written(file):
+    file.seek(0)
+    return file.read()
+
+
+@contextmanager
+def new_warnings():
+    "Warnings as a new Python shows them: pytest shows more."
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter('ignore', kind)
+        yield
+
+
+@contextmanager
+def new_files(stdin):
+    "Descriptors 0, 1 and 2 and Python's names for them are files of their own: what C code writes is seen too."
+    before = sys.stdin, sys.stdout, sys.stderr
+    for file in before[1:]: file.flush()
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        kept = [os.dup(fd) for fd in range(3)]
+        for fd, file in enumerate((given, out, err)): os.dup2(file.fileno(), fd)
+        try:
+            sys.stdin, sys.stdout = open(0, closefd=False), open(1, 'w', closefd=False)
+            sys.stderr = open(2, 'w', buffering=1, errors='backslashreplace', closefd=False)
+            yield out, err
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = before
+            for fd, copy in enumerate(kept):
+                os.dup2(copy, fd)
+                os.close(copy)
 
 
 @pytest.fixture(scope='session')

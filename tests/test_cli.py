@@ -114,7 +114,8 @@ def test_missing_or_broken_checkpoint(tmp_path, small_run):
 
 def test_one_line_out_for_one_line_in(small_run):
     lines = ['a dog runs .', '', '   ', 'two\u2028halves', 'x\x0by', 'größe ☃ 犬', 'the end .']
-    status, out, err = tnb('tnb-translate', small_run, '--device', 'cpu', stdin='\n'.join(lines).encode())
+    given = '\n'.join(lines).encode()
+    status, out, err = tnb('tnb-translate', small_run, '--device', 'cpu', stdin=given, process=True)
     assert status == 0, err
     found = out.decode().split('\n')
     assert len(found) == len(lines) + 1 and found[-1] == ''
@@ -133,7 +134,7 @@ BAD = b'a dog .\n\xff\xfe\nthe cat .\n'
 
 
 def test_bad_bytes_name_the_line_and_lose_nothing_before_it(small_run):
-    status, out, err = tnb('tnb-translate', small_run, stdin=BAD)
+    status, out, err = tnb('tnb-translate', small_run, stdin=BAD, process=True)
     assert (status, out.count(b'\n'), len(err.splitlines())) == (2, 1, 1)
     assert 'stdin:2: not UTF-8 (byte 1)' in err and '--on-error skip' in err
 

@@ -2,30 +2,33 @@
 resumed; and they end together."""
 
 import json
+import runpy
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import psutil
 import pytest
 import torch
-from conftest import BIN, TORCH
+from conftest import BIN, TORCH, tnb
 
 from transformer_nb import checkpoints
+
+pytestmark = pytest.mark.long(40)  # all: most are compared with the same run
 
 TOGETHER = [BIN/'torchrun', '--standalone', '--nproc-per-node', '2']
 
 
 def train(out, steps, *options, processes=1):
-    start = TOGETHER if processes == 2 else [sys.executable]
-    done = subprocess.run(
-        [*start, Path(__file__).with_name('train_together.py'), out, str(steps), *options],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    command = [str(Path(__file__).with_name('train_together.py')), str(out), str(steps), *options]
+    if processes == 1:
+        with patch.object(sys, 'argv', command): runpy.run_path(command[0])
+    else:
+        done = subprocess.run([*TOGETHER, *command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
     return out
 
 
@@ -94,10 +97,8 @@ def test_one_killed_process_ends_the_run(tmp_path, victim):
     assert workers and group.returncode != 0
     assert victim == 0 or 'another process is gone' in err, err
     step = checkpoints.load(checkpoints.newest(out)).training['step']
-    done = subprocess.run(
-        list(map(str, [BIN / 'tnb-train', *settings, '--steps', step + 2, '--resume'])), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    status, _, err = tnb('tnb-train', *settings, '--steps', step + 2, '--resume')
+    assert status == 0, err
     assert checkpoints.load(out/'averaged').training['step'] == step + 2
 
 

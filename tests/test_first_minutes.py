@@ -3,6 +3,7 @@ on a busy machine too."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from transformer_nb.cli import train
 from transformer_nb.core import InputError
 from transformer_nb.optimizer import lrate
 from transformer_nb.tokenizer import train_tokenizer
-from transformer_nb.training import Trainer, TrainingConfig, suited
+from transformer_nb.training import FEW, Trainer, TrainingConfig, suited
 from transformer_nb.transformer import Transformer, preset
 from transformer_nb.translation import Translator
 
@@ -46,13 +47,14 @@ def scores(table):
 
 @pytest.fixture(scope='module')
 def used(tmp_path_factory):
-    "README's first block of commands, in fewer of its minutes: 700 steps, half of what a quiet machine makes in them."
-    script, n = re.subn(r'--minutes \S+', r'\g<0> --steps 700', blocks('sh')[0])
+    "README's first block of commands, ended by steps: a third of what a quiet machine makes."
+    script, n = re.subn(r'--minutes \S+', f'--minutes {FEW} --steps 500', blocks('sh')[0])
     assert n == 1
     place = tmp_path_factory.mktemp('use')
     return place, shell(script, place)
 
 
+@pytest.mark.long(100)
 def test_readme_use_gives_the_right_answer(used):
     _, done = used
     answer, table = done.stdout.split('\n', 1)
@@ -61,6 +63,7 @@ def test_readme_use_gives_the_right_answer(used):
     assert set(found) == {'test', 'unseen'} and found['test'] > 60, table
 
 
+@pytest.mark.long(100)
 def test_readme_use_in_python(used, monkeypatch, capsys):
     "The block for Python, on the model that the block of commands has trained."
     monkeypatch.chdir(used[0])
@@ -71,6 +74,7 @@ def test_readme_use_in_python(used, monkeypatch, capsys):
     assert eval(last, names) == ['ein Hund läuft .']
 
 
+@pytest.mark.long(100)
 def test_the_start_says_what_was_chosen(used):
     _, done = used
     lines = done.stderr.splitlines()
@@ -98,9 +102,11 @@ def test_readme_use_as_it_stands(busy, tmp_path):
     assert scores(table)['test'] >= (80 if busy else 90), table
 
 
+@pytest.mark.long(45)
 def test_demo_proposes_commands_that_work(tmp_path):
-    "Its own translation of a.txt, then what it prints under Next, with a small corpus in place of FOLDER."
-    done = shell('tnb-demo --out runs/demo --minutes 0.5', tmp_path)
+    "A demo on few sentences, then what it prints under Next, with a small corpus in place of FOLDER."
+    shutil.copy(ROOT/'settings.ini', tmp_path)
+    done = shell('TNB_PROFILE=ci tnb-demo --out runs/demo --minutes 0.5', tmp_path)
     splits = scores(done.stdout)
     assert set(splits) == {'test', 'unseen'} and (tmp_path/'runs/demo/attention.png').stat().st_size > 10_000
     commands = dict(re.findall(r'^  (translate|learn|go on) +(.*?)(?:   \(.*\))?$', done.stdout, re.MULTILINE))
@@ -111,13 +117,14 @@ def test_demo_proposes_commands_that_work(tmp_path):
     for name in ('train', 'test'):
         for lang, dog in (('en', 'a dog'), ('de', 'ein Hund')):
             (folder / f'{name}.{lang}').write_text(''.join(f'{dog} {w} .\n' for w in 'abcdefgh'))
-    command = re.sub(r'--minutes \S+', '--minutes 0.1', commands['go on'].replace('FOLDER', 'corpus'))
+    command = re.sub(r'--minutes \S+', '--minutes 0.05', commands['go on'].replace('FOLDER', 'corpus'))
     assert command != commands['go on'] and 'runs/model/averaged' in shell(command, tmp_path).stderr
 
 
 @pytest.mark.parametrize('command', COMMANDS)
 def test_version(command):
-    status, out, err = tnb(command, '--version')
+    "As a process where no other test starts the command as one."
+    status, out, err = tnb(command, '--version', process=command == 'tnb-average')
     assert status == 0 and re.fullmatch(rb'transformer_nb \d+\.\d+\.\d+\n', out), err
 
 
@@ -172,11 +179,11 @@ def test_a_resumed_run_keeps_what_was_chosen(tmp_path):
     "Settings that were chosen, not given: the same command with --resume goes on with them."
     out = tmp_path/'run'
     args = ('--data', 'builtin', '--corpus-size', 300, '--vocab-size', 600, '--device', 'cpu', '--out', out)
-    status, _, err = tnb('tnb-train', *args, '--minutes', 0.05)
+    status, _, err = tnb('tnb-train', *args, '--minutes', 0.03)
     assert status == 0, err
     first = checkpoints.load(checkpoints.newest(out)).training
     assert first['settings']['dtype'] in ('float32', 'bfloat16') and first['settings']['threads'] >= 1
-    status, _, err = tnb('tnb-train', *args, '--minutes', 0.1, '--resume')
+    status, _, err = tnb('tnb-train', *args, '--minutes', 0.13, '--resume')
     assert status == 0, err
     then = checkpoints.load(checkpoints.newest(out)).training
     assert then['step'] > first['step'] and then['settings'] | {'minutes': 0} == first['settings'] | {'minutes': 0}

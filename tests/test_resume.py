@@ -20,6 +20,8 @@ from transformer_nb.core import seed_everything
 from transformer_nb.training import NotFinite, Stopped, Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
+pytestmark = pytest.mark.long(70)  # all: most go on from the same two runs
+
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
 SETTINGS = ('--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 '
             '--device cpu --seed 3').split()
@@ -35,19 +37,27 @@ def data(tmp_path_factory):
     return folder
 
 
-def command(data, out, *more): return [BIN/'tnb-train', '--data', data, '--out', out, *SETTINGS, '--steps', '60', *more]
+def arguments(data, out, *more): return ['--data', data, '--out', out, *SETTINGS, '--steps', 60, *more]
 
 
-def run(data, out, *more, **options):
-    return subprocess.run(list(map(str, command(data, out, *more))), capture_output=True, text=True, **options)
+def run(data, out, *more):
+    "The whole command; its exit code and messages."
+    status, _, err = tnb('tnb-train', *arguments(data, out, *more))
+    return status, err
+
+
+def start(data, out, *more, **options):
+    "The command as a process that something can happen to."
+    command = list(map(str, [BIN/'tnb-train', *arguments(data, out, *more)]))
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
 
 @pytest.fixture(scope='module')
 def whole(data, tmp_path_factory):
     "The run that nothing happened to."
     out = tmp_path_factory.mktemp('whole')/'run'
-    done = run(data, out)
-    assert done.returncode == 0, done.stderr
+    status, err = run(data, out)
+    assert status == 0, err
     return out
 
 
@@ -75,16 +85,17 @@ def last_step(out):
 
 def strike(data, out, step, sig, *more):
     "Start (or resume) the run and send it a signal when it has come to a step; its exit code and messages."
-    with subprocess.Popen(list(map(str, command(data, out, *more))), stderr=subprocess.PIPE, text=True) as process:
+    with start(data, out, *more) as process:
         while last_step(out) < step and process.poll() is None: time.sleep(.005)
         process.send_signal(sig)
         err = process.communicate()[1]
     return process.returncode, err
 
 
-def test_killed_six_times_same_bits(data, whole, tmp_path):
+@pytest.mark.parametrize('times', [3, pytest.param(6, marks=pytest.mark.slow)])
+def test_killed_several_times_same_bits(times, data, whole, tmp_path):
     "At steps far enough from the last one that the run is still there when the signal comes."
-    out, steps = tmp_path/'run', sorted(random.Random(0).sample(range(2, 42), 6))
+    out, steps = tmp_path/'run', sorted(random.Random(0).sample(range(2, 42), times))
     for i, step in enumerate(steps):
         sig = (signal.SIGKILL, signal.SIGTERM)[i % 2]
         resume = ['--resume'] if checkpoints.steps(out) else []
@@ -93,8 +104,8 @@ def test_killed_six_times_same_bits(data, whole, tmp_path):
         status, err = strike(data, out, step, sig, *resume)
         assert status == (-9 if sig == signal.SIGKILL else 143), (steps, step, err)
         assert sig == signal.SIGKILL or 'go on with --resume' in err
-    done = run(data, out, '--resume')
-    assert done.returncode == 0, done.stderr
+    status, err = run(data, out, '--resume')
+    assert status == 0, err
     assert_same(out, whole)
 
 
@@ -120,19 +131,18 @@ def test_damaged_newest_checkpoint(data, whole, stopped, damage):
     else:
         content[len(content)//2] ^= 1
         file.write_bytes(content if damage == 'flip' else content[:-100])
-    done = run(data, stopped, '--resume')
-    assert done.returncode == 0 and str(file) in done.stderr, done.stderr
+    status, err = run(data, stopped, '--resume')
+    assert status == 0 and str(file) in err, err
     assert_same(stopped, whole)
 
 
 def test_full_disk(data, whole, stopped):
     before = bits_of(checkpoints.newest(stopped))
-    full = run(
-        data, stopped, '--resume', preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-    )
-    assert full.returncode == 2 and 'cannot be written' in full.stderr and 'make room' in full.stderr, full.stderr
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    with start(data, stopped, '--resume', preexec_fn=limit) as process: err = process.communicate()[1]
+    assert process.returncode == 2 and 'cannot be written' in err and 'make room' in err, err
     assert bits_of(checkpoints.newest(stopped)) == before and not list(stopped.glob('.*'))
-    assert run(data, stopped, '--resume').returncode == 0
+    assert run(data, stopped, '--resume')[0] == 0
     assert_same(stopped, whole)
 
 
@@ -145,29 +155,25 @@ def test_line_that_became_unreadable(data, whole, stopped):
     lines = good.split(b'\n')
     lines[149] = b'\xff' + lines[149]
     file.write_bytes(b'\n'.join(lines))
-    bad = run(data, stopped, '--resume')
+    status, err = run(data, stopped, '--resume')
     file.write_bytes(good)
-    assert bad.returncode == 2 and 'train.de:150: not UTF-8' in bad.stderr and len(bad.stderr.splitlines()) == 1, (
-        bad.stderr
-    )
+    assert status == 2 and 'train.de:150: not UTF-8' in err and len(err.splitlines()) == 1, err
     assert bits_of(checkpoints.newest(stopped)) == before
-    assert run(data, stopped, '--resume').returncode == 0
+    assert run(data, stopped, '--resume')[0] == 0
     assert_same(stopped, whole)
 
 
 def test_another_model_or_corpus_is_refused(data, whole):
     for more, word in ((['--preset', 'small'], 'N is 4, not 3'), (['--src', 'de', '--tgt', 'en'], "src 'en', not 'de'"),
                        (['--accumulate', '3'], 'accumulate 2, not 3')):
-        refused = run(data, whole, '--resume', *more)
-        assert refused.returncode == 2 and word in refused.stderr and len(refused.stderr.splitlines()) == 1, (
-            refused.stderr
-        )
+        status, err = run(data, whole, '--resume', *more)
+        assert status == 2 and word in err and len(err.splitlines()) == 1, err
 
 
 def test_loss_that_is_no_number(data, tmp_path):
-    done = run(data, tmp_path/'run', '--lr-factor', '1e30')
-    assert done.returncode == 1, done.stderr
-    message = done.stderr.splitlines()[-1]
+    status, err = run(data, tmp_path/'run', '--lr-factor', '1e30')
+    assert status == 1, err
+    message = err.splitlines()[-1]
     file, = (tmp_path/'run').glob('not-finite-*.json')
     assert 'stopped before the update' in message and str(file) in message
     assert {'src', 'tgt', 'src_text', 'tgt_text'} == json.loads(file.read_text())['pairs'][0].keys()

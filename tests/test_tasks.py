@@ -5,7 +5,7 @@ import random
 import pytest
 from conftest import tnb
 
-SETTINGS = '--steps 800 --norm pre --dropout 0 --warmup 200 --lr-factor 0.6 --batch-tokens 768 --max-len 64'.split()
+SETTINGS = '--steps 500 --norm pre --dropout 0 --warmup 150 --lr-factor 0.4 --batch-tokens 768 --max-len 64'.split()
 TASKS = {'copy': list, 'reverse': lambda s: s[::-1], 'sort': sorted}
 
 
@@ -30,26 +30,15 @@ def mixed(lines):
     return ''.join('\n'*(i % 3 == 0) + line + '\n' for i, line in enumerate(lines))
 
 
+@pytest.mark.long(60)
 @pytest.mark.parametrize(
     'task', [pytest.param('copy', marks=pytest.mark.slow), 'reverse', pytest.param('sort', marks=pytest.mark.slow)]
 )
 def test_task_is_learned(task, tmp_path):
     "train → average → translate, empty lines mixed in → eval."
     write_corpus(tmp_path, task)
-    ok(
-        'tnb-train',
-        '--data',
-        tmp_path,
-        '--src',
-        'in',
-        '--tgt',
-        'out',
-        '--out',
-        tmp_path / 'run',
-        '--device',
-        'cpu',
-        *SETTINGS,
-    )
+    where = ('--data', tmp_path, '--src', 'in', '--tgt', 'out', '--out', tmp_path/'run')
+    ok('tnb-train', *where, '--device', 'cpu', *SETTINGS)
     ok('tnb-average', tmp_path/'run', tmp_path/'mean', '--last', 3)
     given, right = (mixed((tmp_path/f'test.{lang}').read_text().splitlines()) for lang in ('in', 'out'))
     found = ok('tnb-translate', tmp_path/'mean', '--device', 'cpu', stdin=given.encode())

@@ -1,0 +1,71 @@
+"Every notebook runs from top to bottom without an error, as `nbdev-test` runs it, each in a process of its own."
+import os
+import re
+import sys
+from multiprocessing import get_context
+
+import pytest
+from conftest import ROOT
+from fastcore.nbio import mk_cell, new_nb, write_nb
+from nbdev import test as nbdev_test
+from nbdev.config import get_config
+from nbdev.doclinks import nbglob
+
+CONFIG = get_config(ROOT)
+FOLDER = CONFIG.nbs_path
+PATHS = sorted(path.absolute() for path in nbglob(FOLDER, as_path=True))
+# claims.ipynb is run by test_claims.py, which compares its outputs with the saved ones
+NOTEBOOKS = {name: path for path in PATHS if (name := str(path.relative_to(FOLDER).with_suffix(''))) != 'claims'}
+# Seconds of those that take long: begun first, so that the workers end together
+LONG = {
+    '21_cli': 45,
+    '16_translation': 32,
+    '19_attention_maps': 29,
+    'engine/03_distributed': 28,
+    '05_positional_encoding': 25,
+    '15_decoding': 24,
+    '18_parsing': 23,
+    '14_training': 22,
+    '11_optimizer': 21,
+    '17_variations': 20,
+    '04_embeddings': 18,
+    '06_transformer': 16,
+    '01_attention': 14,
+    '02_multihead': 12,
+}
+# Processes are copies of one that has imported what every notebook needs, and has run nothing.
+PROCESSES = get_context('forkserver')
+PROCESSES.set_forkserver_preload(['torch', 'matplotlib.pyplot', 'nbdev.test', 'transformer_nb.cli'])
+
+
+def run(path, log):
+    "In the new process: its exit code is 1 if a cell fails; what it writes goes to the log."
+    with open(log, 'wb') as file:
+        for fd in (1, 2): os.dup2(file.fileno(), fd)
+    passed, _ = nbdev_test.test_nb(
+        path, skip_flags=CONFIG.tst_flags.split(), basepath=CONFIG.config_path, cell_timeout=CONFIG.cell_timeout
+    )
+    sys.__stderr__.flush()
+    sys.exit(not passed)
+
+
+def marks(name): return [pytest.mark.long(LONG[name])] if name in LONG else []
+
+
+@pytest.mark.parametrize('name', [pytest.param(name, marks=marks(name)) for name in NOTEBOOKS])
+def test_notebook_runs(name, tmp_path):
+    status, log = run_notebook(NOTEBOOKS[name], tmp_path)
+    assert status == 0, log
+
+
+def run_notebook(path, folder):
+    process = PROCESSES.Process(target=run, args=(path, folder/'log'))
+    process.start()
+    process.join()
+    return process.exitcode, (folder/'log').read_text(errors='replace')
+
+
+def test_a_cell_that_fails_is_noticed(tmp_path):
+    write_nb(new_nb([mk_cell('x = 1'), mk_cell("assert x == 2, 'not two'")]), tmp_path/'wrong.ipynb')
+    status, log = run_notebook(tmp_path/'wrong.ipynb', tmp_path)
+    assert status == 1 and 'AssertionError: not two' in re.sub(r'\x1b\[[\d;]*m', '', log)
