@@ -53,8 +53,8 @@ def _attending(modules, attend):
     finally:
         for m in modules: del m.attend
 
-def _attend_with_mean(self, q, K, V, mask=None, need_weights=False):
-    weights = attention(self.split(self.W_q(q)), K, V, mask)[1].mean(1, keepdim=True)
+def _attend_with_mean(self, Q, K, V, mask=None, need_weights=False):
+    weights = attention(Q, K, V, mask)[1].mean(1, keepdim=True)
     return self.W_o((weights @ V).transpose(1, 2).flatten(-2)), weights.expand(-1, self.h, -1, -1)
 
 def averaged_heads(
@@ -205,8 +205,8 @@ def between(
     queries, keys = (membership(pieces) > 0 for pieces in labels(maps, kind))
     return queries[:, list(rows)].any(-1, keepdim=True) & keys[:, list(columns)].any(-1)
 
-def _attend_without(allowed, self, q, K, V, mask=None, need_weights=False):
-    return type(self).attend(self, q, K, V, allowed if mask is None else mask & allowed, need_weights)
+def _attend_without(allowed, self, Q, K, V, mask=None, need_weights=False):
+    return type(self).attend(self, Q, K, V, allowed if mask is None else mask & allowed, need_weights)
 
 def cut_path(
     model,         # transformer.Transformer, changed inside the with block
