@@ -25,12 +25,12 @@ from fastcore.basics import patch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-import transformer_nb.engine.packing  # noqa: F401  gives the model its `hidden`
 from . import checkpoints
 from .batching import Batch, Batches, Step, encode_pairs, prefetch
 from .core import InputError, fast_dtype, keep_memory
 from .corpora import Split
 from .engine.costs import matmul_rate, train_flops
+from .engine import packing as _hidden  # noqa: F401  gives the model its `hidden`
 from .engine.distributed import World, lost_process, parallel
 from .optimizer import adam, lrate
 from .regularization import projected_loss

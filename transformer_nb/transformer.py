@@ -206,9 +206,10 @@ def check_pairs(
 ):
     "Raises `InputError` for anything but two tables of ids with as many sources as targets."
     for side, ids in (('source', src), ('target', tgt)): _check_table(side, ids)
-    if len(src) == len(tgt) and (memory is None or len(memory) == len(src)): return
-    of_memory = '' if memory is None else f', a memory of {len(memory)}'
-    raise InputError(f"{len(src)} source and {len(tgt)} target sentences{of_memory}: every source needs its target")
+    n, m = src.shape[0], tgt.shape[0]  # not len, which torch.export takes for a constant
+    if n == m and (memory is None or memory.shape[0] == n): return
+    of_memory = '' if memory is None else f', a memory of {memory.shape[0]}'
+    raise InputError(f"{n} source and {m} target sentences{of_memory}: every source needs its target")
 
 @patch
 def _check_padding(self:Transformer, ids):

@@ -187,13 +187,15 @@ def _scores(model):
     bias[[cfg.pad_id, cfg.bos_id]] = float('-inf')
     return _linear(F.pad(W, (0, 0, 0, fill)), bias)
 
-def _check_int8(W):
+def _check_int8(model):
+    "Raises `InputError` where there are no 8-bit products; warns where they are slow."
+    W = model.embedding.weight
     if W.device.type != 'cpu' or 'fbgemm' not in torch.backends.quantized.supported_engines:
         raise InputError(f"int8 decoding needs an x86 CPU, and the model is on {W.device}: leave int8 out, or choose the CPU")
     if W.dtype != torch.float32:
         raise InputError(f"int8 decoding takes a float32 model, not {W.dtype}: call model.float(), or leave int8 out")
-    some = W.detach()[:2048]
-    warn_of_int8([_linear(some), _linear(some[:len(some)//4])])
+    W_1 = getattr(model.decoder[0].feed_forward, 'W_1', None)
+    warn_of_int8([_linear(W.detach()[:2048]), *([W_1] if _plain(W_1, nn.Linear) else [])])
 
 class Inference:
     "A model prepared for decoding: its matrices exchanged for prepared ones; later changes of the model do not reach it."
@@ -206,7 +208,7 @@ class Inference:
     ):
         model = getattr(model, '_orig_mod', model)  # what torch.compile was given
         _check(model)
-        if int8: _check_int8(model.embedding.weight)
+        if int8: _check_int8(model)
         self.model, self.int8, self.cfg, self.steps = (model if release else _copy(model)).eval(), int8, model.cfg, {}
         self.scores = prepared_linear(_scores(model), int8)
         for layer in (*self.model.encoder, *self.model.decoder):
@@ -271,7 +273,7 @@ def fingerprint(
         for k, t in (m._parameters | m._buffers | own).items():
             if not isinstance(t, Tensor): continue
             form.append((k, t.shape, t.dtype, t.device))
-            if t.numel() and not t.is_meta: sums.append(_sums(t))
+            if t.numel() and not t.is_meta and t.layout == torch.strided: sums.append(_sums(t))
     return form, torch.cat([s.to(sums[0].device) for s in sums]).cpu().numpy().tobytes() if sums else b''
 
 # %% ../../nbs/engine/05_inference.ipynb #7091fbf6
