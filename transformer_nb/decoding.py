@@ -43,7 +43,7 @@ def _prefix_table(
     words = {*range(model.cfg.vocab_size)} - {model.cfg.pad_id, model.cfg.bos_id, model.cfg.eos_id}
     for i, (ids, most) in enumerate(zip(prefix, limits.tolist()), 1):
         if len(ids) >= most:
-            raise InputError(f"sentence {i}: a prefix of {len(ids)} tokens, with room for {most} in all: shorten it")
+            raise InputError(f"sentence {i}: a prefix of {len(ids)} tokens, and room for only {most}: shorten it")
         if not words.issuperset(ids):
             raise InputError(f"sentence {i}: its prefix holds ids that no output may hold: give ids of ordinary tokens")
     rows = [torch.tensor(ids, dtype=torch.int64) for ids in prefix]
@@ -54,9 +54,9 @@ def force(
     token:Tensor    # The token that must come, shape (r,); −1: any
 ) -> Tensor:        # The same; −∞ for all but the token that must come
     "Leave only the prescribed token."
-    place = token.clamp(0)[:, None]
-    only = torch.full_like(scores, -inf).scatter_(1, place, scores.gather(1, place))
-    return torch.where(token[:, None] < 0, scores, only)
+    token = token[:, None]
+    others = torch.arange(scores.shape[1], device=scores.device) != token
+    return scores.masked_fill(others & (token >= 0), -inf)
 
 # %% ../nbs/15_decoding.ipynb #a12450e5
 def _one_by_one(
