@@ -71,25 +71,21 @@ def wheel(sdist, tmp_path_factory):
     return build('wheel', folder/sdist.name.removesuffix('.tar.gz'), folder)
 
 
+def package_files():
+    "The modules, those of the subpackages too, and the data."
+    package = ROOT/'transformer_nb'
+    return {str(path.relative_to(ROOT)) for path in (*package.rglob('*.py'), *package.glob('data/*'))}
+
+
 def test_source_distribution_is_the_package_alone(sdist):
     with tarfile.open(sdist) as tar: held = {member.name.partition('/')[2] for member in tar if member.isfile()}
-    package = {
-        str(path.relative_to(ROOT))
-        for pattern in ('*.py', 'data/*')
-        for path in (ROOT / 'transformer_nb').glob(pattern)
-    }
-    assert package | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
+    assert package_files() | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
     assert {path.split('/')[0] for path in held if '/' in path} == {'transformer_nb', 'transformer_nb.egg-info'}
 
 
 def test_wheel_of_the_source_distribution_is_whole(wheel):
     with zipfile.ZipFile(wheel) as held:
-        package = {
-            f'transformer_nb/{path.relative_to(ROOT / "transformer_nb")}'
-            for pattern in ('*.py', 'data/*')
-            for path in (ROOT / 'transformer_nb').glob(pattern)
-        }
-        assert {name for name in held.namelist() if '.dist-info/' not in name} == package
+        assert {name for name in held.namelist() if '.dist-info/' not in name} == package_files()
         metadata = held.read(next(name for name in held.namelist() if name.endswith('/METADATA'))).decode()
     assert (
         'Classifier: Programming Language :: Python :: 3.13' in metadata
