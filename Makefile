@@ -2,24 +2,33 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-slow docs lab bench hooks clean
+.PHONY: help demo export test test-slow docs lab bench hooks clean
 help:
 	@echo "make demo   train a small Transformer on the built-in corpus, score it, translate (5 minutes)"
-	@echo "make test   run every test: export in step, notebooks, pytest"
+	@echo "make export write package, stubs and README.md from the notebooks, after an edit"
+	@echo "make test   run every test: export in step, style, types, notebooks, pytest"
 	@echo "make docs   build the site into _docs/"
 	@echo "make lab    open the lessons in JupyterLab"
 	@echo "make bench  measure speed against other libraries"
 
+INSTALL := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e
+
 # Everything lives in .venv; the stamp is renewed when the dependencies change.
 .venv/ready: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ...")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) '.[dev]'
 	touch $@
 
 OUT ?= runs/demo
 demo: .venv/ready
 	$(BIN)/tnb-demo --out $(OUT)
+
+export: .venv/ready
+	$(BIN)/nbdev-export
+	$(BIN)/python tools/build_stubs.py
+	$(BIN)/python tools/build_readme.py
 
 # Export in step, every notebook as nbdev-test runs it, and what crosses them: all by pytest, so that both of two workers
 # are busy to the end. Every process has one thread: threads that wait for each other are slow where cores are busy.
@@ -38,7 +47,7 @@ lab: .venv/ready
 	$(BIN)/jupyter lab nbs
 
 bench: .venv/ready
-	$(BIN)/python -c 'import transformers' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -c 'import transformers' 2>/dev/null || $(INSTALL) '.[bench]'
 	$(BIN)/python benchmarks/train_speed.py $(ARGS)
 
 hooks: .venv/ready

@@ -1,11 +1,14 @@
-"""What the attention heads of a trained model look at, and what happens without them (paper's appendix), on the built-in corpus.
+"""What the attention heads of a trained model look at, and what happens without them (paper's appendix).
+
+The corpus is the built-in one.
 
     python benchmarks/attention_maps.py                  # trains the model of `make demo`, then measures
     python benchmarks/attention_maps.py --model runs/demo   # measures a model that is there
 
-Writes results/attention_maps.json, which the lesson on attention maps reads: for every head the alignment error rate on the
-test split, how often it looks at the word that another one depends on, and how many words the model gets right
-without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
+Writes results/attention_maps.json, which the lessons on attention maps and on heads read: for every head the alignment
+error rate on the test split, how often it looks at the word that another one depends on, and how many words the model
+gets right without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a
+busy machine).
 """
 import argparse
 import json
@@ -19,35 +22,18 @@ from statistics import mean
 import torch
 from common import cpu_name
 
-from transformer_nb.english_german.agreement import lexicon
-from transformer_nb.attention_maps import (
-    KINDS,
-    aer,
-    averaged_heads,
-    between,
-    compact,
-    cut_path,
-    dependency,
-    diagonal,
-    forced_attention,
-    head_aer,
-    head_distance,
-    looks_at,
-    per_head,
-    to_words,
-    uniform_heads,
-    without_heads,
-    words_right,
-)
-from transformer_nb.batching import encode_pairs
-from transformer_nb.english_german.constructions import Grammar
+from transformer_nb.attention_maps import KINDS, aer, compact, diagonal, forced_attention, head_aer, to_words
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.corpora import Split
+from transformer_nb.english_german.agreement import lexicon
+from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.english_german.grammar import builtin_corpus
+from transformer_nb.evaluation import score
+from transformer_nb.experiments.heads import (averaged_heads, between, cut_path, dependency, head_distance, looks_at,
+                                               per_head, uniform_heads, without_heads, words_right)
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
-from transformer_nb.evaluation import score
 from transformer_nb.translation import Translator
 
 OUT = Path(__file__).parent/'results'/'attention_maps.json'
@@ -66,13 +52,10 @@ def train(corpus, steps, seed, device):
     seed_everything(seed)
     tokenizer = train_tokenizer((side for pair in pairs_of(corpus['train']) for side in pair), 2000)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, norm='pre', dropout=0.))
-    train_pairs, val_pairs = (
-        encode_pairs(tokenizer, Split(pairs_of(corpus[name])), model.cfg.max_len) for name in ('train', 'val')
-    )
-    settings = TrainingConfig(
-        steps=steps, batch_tokens=1536, warmup=200, lr_factor=0.8, seed=seed, device=str(device), checkpoints=20
-    )
-    Trainer(model, tokenizer, train_pairs, val_pairs, settings, RUN).fit(quiet=True)
+    splits = [Split(pairs_of(corpus[name])) for name in ('train', 'val')]
+    settings = TrainingConfig(steps=steps, batch_tokens=1536, warmup=200, lr_factor=.8, seed=seed, device=str(device),
+                              checkpoints=20)
+    Trainer(model, tokenizer=tokenizer, train=splits[0], val=splits[1], cfg=settings, out=RUN).fit(quiet=True)
     return Translator.from_pretrained(RUN, str(device))
 
 
@@ -96,17 +79,17 @@ def round_grid(grid): return [[round(float(v), 3) for v in row] for row in grid]
 
 
 def alignment(translator, examples):
-    maps, gold = [forced_attention(translator, e.en, e.de) for e in examples], [set(e.alignment) for e in examples]
-    one_each = [{(i, j) for j, i in {j: i for i, j in links}.items()} for links in gold]
+    maps = [forced_attention(translator, e.en, e.de) for e in examples]
+    gold = [set(e.alignment) for e in examples]
+    last_of = [{j: i for i, j in links} for links in gold]  # of each target word one source word
+    one_each = [{(i, j) for j, i in links.items()} for links in last_of]
     last_layer = [dict(m, cross=m['cross'][-1:].mean(1, keepdim=True)) for m in maps]
     return {
         'sentences': len(examples),
         'predicts': round_grid(head_aer(maps, gold)),
         'fed': round_grid(head_aer(maps, gold, fed=True)),
-        'mean of the last layer': {
-            'predicts': round_grid(head_aer(last_layer, gold))[0][0],
-            'fed': round_grid(head_aer(last_layer, gold, fed=True))[0][0],
-        },
+        'mean of the last layer': {'predicts': round_grid(head_aer(last_layer, gold))[0][0],
+                                   'fed': round_grid(head_aer(last_layer, gold, fed=True))[0][0]},
         'diagonal': round(aer([diagonal(len(e.en.split()), len(e.de.split())) for e in examples], gold), 3),
         'best possible': round(aer(one_each, gold), 3),
     }, maps
@@ -118,7 +101,7 @@ def most_frequent(rows):
 
 
 def hits(translator, cases):
-    "Share of the sentences in which each head's largest weight is where the dependency leads, and the best that a fixed distance reaches."
+    "Share of the sentences in which a head looks where the dependency leads; the best that a fixed distance reaches."
     found, offsets = {kind: [] for kind in KINDS}, {kind: Counter() for kind in KINDS}
     for e, d in cases:
         words = to_words(forced_attention(translator, e.en, e.de))
@@ -126,14 +109,9 @@ def hits(translator, cases):
             if d.places[kind] is None: continue
             found[kind].append(looks_at(words, kind, d.places[kind]))
             offsets[kind][d.places[kind][1] - d.places[kind][0]] += 1
-    return {
-        kind: {
-            'heads': round_grid(torch.stack(rows).float().mean(0)),
-            'fixed distance': round(offsets[kind].most_common(1)[0][1] / len(rows), 3),
-        }
-        for kind, rows in found.items()
-        if rows
-    }
+    return {kind: {'heads': round_grid(torch.stack(rows).float().mean(0)),
+                   'fixed distance': round(offsets[kind].most_common(1)[0][1]/len(rows), 3)}
+            for kind, rows in found.items() if rows}
 
 
 def by_length(rows, example):
@@ -145,7 +123,7 @@ def share(found): return round(mean(right for words in found for right in words)
 
 
 def accuracy(translator, cases, others):
-    "Share of right words: those that depend on a far word, by name; all other words of these sentences; words of the test split."
+    "Share of right words: those that depend on a far word, all others of these sentences, those of the test split."
     found, rest = {}, []
     for name, rows in cases.items():
         right = words_right(translator, pairs_of(e for e, _ in rows))
@@ -158,15 +136,12 @@ def grids(cells): return {key: [[cell[key] for cell in row] for row in cells] fo
 
 
 def ablation(translator, cases, others):
-    model, result = (
-        translator.model,
-        {'whole': accuracy(translator, cases, others), 'without': {}, 'uniform': {}, 'all uniform': {}, 'averaged': {}},
-    )
-    test_words = lambda: share(words_right(translator, pairs_of(others)))
+    model = translator.model
+    by_name, test_words = (
+        lambda: accuracy(translator, cases, others), lambda: share(words_right(translator, pairs_of(others))))
+    result = {'whole': by_name(), 'without': {}, 'uniform': {}, 'all uniform': {}, 'averaged': {}}
     for kind in KINDS:
-        result['without'][kind] = grids(
-            per_head(model, kind, without_heads, lambda: accuracy(translator, cases, others))
-        )
+        result['without'][kind] = grids(per_head(model, kind, without_heads, by_name))
         result['uniform'][kind] = per_head(model, kind, uniform_heads, test_words)
         every = [(kind, layer, head) for layer in range(model.cfg.N) for head in range(model.cfg.h)]
         with uniform_heads(model, every): result['all uniform'][kind] = test_words()
@@ -176,14 +151,12 @@ def ablation(translator, cases, others):
 
 
 def together(translator, cases, others, dependencies):
-    "Accuracy without the 1, 2, 3, 4 heads that look most often at a dependency's far end, and without those that do so least."
+    "Accuracy without the 1 to 4 heads that look most often at the far end, and without those that do so least."
     out = {}
     for name, kind in (('pronoun', 'encoder'), ('bracket', 'decoder')):
         grid = dependencies[name][kind]['heads']
-        ranked = sorted(
-            ((kind, layer, head) for layer, row in enumerate(grid) for head in range(len(row))),
-            key=lambda place: -grid[place[1]][place[2]],
-        )
+        looks = {(kind, layer, head): v for layer, row in enumerate(grid) for head, v in enumerate(row)}
+        ranked = sorted(looks, key=lambda place: -looks[place])
         out[name] = {'kind': kind, 'heads': ranked[:4], 'other heads': ranked[:-5:-1]}
         for key, heads in (('without them', ranked[:4]), ('without others', ranked[:-5:-1])):
             out[name][key] = []
@@ -194,16 +167,15 @@ def together(translator, cases, others, dependencies):
 
 
 def paths(translator, rows, kinds):
-    "Share of right words that depend on a far noun, if their own row can see it and the two words before it in no head of these kinds."
+    "Share of right words that depend on a far noun, if no head of these kinds sees it or the two words before it."
     right = 0
     for e, d in rows:
         maps = forced_attention(translator, e.en, e.de)
         with ExitStack() as stack:
             for kind in kinds:
                 row, column = d.places[kind]
-                stack.enter_context(
-                    cut_path(translator.model, kind, between(maps, kind, [row], range(max(0, column - 2), column + 1)))
-                )
+                blocked = between(maps, kind, [row], range(max(0, column - 2), column + 1))
+                stack.enter_context(cut_path(translator.model, kind, blocked))
             right += words_right(translator, [(e.en, e.de)])[0][d.word]
     return round(right/len(rows), 3)
 
@@ -219,16 +191,54 @@ def by_number(translator, rows):
 
 def examples_of(translator, cases, test):
     "One short sentence of each kind that is translated without a fault."
-    chosen, pieces = {}, lambda e: sum(map(len, translator.encode([e.en, e.de])))
+    pieces, chosen = lambda e: sum(map(len, translator.encode([e.en, e.de]))), {}
     for name, examples in {'test': test, **{name: [e for e, _ in rows] for name, rows in cases.items()}}.items():
         short = sorted((e for e in examples if len(e.en.split()) >= 8), key=pieces)[:40]
-        chosen[name] = next(e for e, found in zip(short, translator.translate([e.en for e in short])) if found == e.de)
-    return {
-        name: {'en': e.en, 'de': e.de} | compact(forced_attention(translator, e.en, e.de)) for name, e in chosen.items()
-    }
+        found = translator.translate([e.en for e in short])
+        e = next(e for e, said in zip(short, found) if said == e.de)
+        chosen[name] = {'en': e.en, 'de': e.de} | compact(forced_attention(translator, e.en, e.de))
+    return chosen
 
 
-def main():
+# The run
+
+def measure_maps(translator, test, cases):
+    "What the maps show."
+    links, maps = alignment(translator, test)
+    result = {'alignment': links, 'distance': {'encoder': round_grid(head_distance(maps[:100], 'encoder'))}}
+    result['dependencies'] = {name: {'sentences': len(rows),
+                                     'mean distance': round(mean(d.distance for _, d in rows), 1),
+                                     'most frequent word': most_frequent(rows)} | hits(translator, rows)
+                              for name, rows in cases.items()}
+    print('maps measured', flush=True)
+    return result
+
+
+def measure_edits(translator, test, cases, dependencies):
+    "What the model loses without heads and paths."
+    fewer = {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()}
+    others = by_length(test[:100], lambda e: e)
+    result = {'ablation': ablation(translator, fewer, others),
+              'together': together(translator, fewer, others, dependencies), 'paths': {}}
+    for kinds in (kinds for n in range(4) for kinds in combinations(KINDS, n)):
+        result['paths'][' + '.join(kinds) or 'none'] = paths(translator, cases['pronoun'][:100], kinds)
+    return result
+
+
+def about(args, translator, test, device):
+    "Under what circumstances it was measured."
+    bleu = score(translator.translate([e.en for e in test]), [e.de for e in test])['BLEU']
+    return {'command': 'python benchmarks/attention_maps.py' + (f' --model {args.model}' if args.model else ''),
+            'seed': args.seed,
+            'steps': translator.about['step'],
+            'trained for': f"{translator.about['seconds']/60:.1f} minutes",
+            'bleu': bleu['score'],
+            'signature': bleu['signature'],
+            'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
+            'torch': torch.__version__}
+
+
+def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--model', type=Path, help='checkpoint directory, instead of training')
     parser.add_argument('--steps', type=int, default=1000)
@@ -236,60 +246,23 @@ def main():
     parser.add_argument('--sentences', type=int, default=150, help='for each kind of dependency')
     parser.add_argument('--device', default='auto')
     parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
-    start, cpu, device = time.perf_counter(), time.process_time(), default_device(args.device)
-    corpus = builtin_corpus()
-    translator = (
-        Translator.from_pretrained(args.model, str(device))
-        if args.model
-        else train(corpus, args.steps, args.seed, device)
-    )
-    print(f'model ready after {(time.perf_counter() - start)/60:.1f} minutes', flush=True)
-    test, seen = corpus['test'], {e.en for e in corpus['train']}
-    cases = dependencies(NAMES, args.sentences, seen, 1_000_003 + args.seed)
-    src, ref = zip(*pairs_of(test))
-    bleu = score(translator.translate(list(src)), list(ref))['BLEU']
-    links, maps = alignment(translator, test)
-    result = {
-        'about': None,
-        'alignment': links,
-        'distance': {'encoder': round_grid(head_distance(maps[:100], 'encoder'))},
-        'dependencies': {
-            name: {
-                'sentences': len(rows),
-                'mean distance': round(mean(d.distance for _, d in rows), 1),
-                'most frequent word': most_frequent(rows),
-            }
-            | hits(translator, rows)
-            for name, rows in cases.items()
-        },
-    }
-    print('maps measured', flush=True)
+    return parser.parse_args()
+
+
+def main():
+    args, start, cpu = options(), time.perf_counter(), time.process_time()
+    device, corpus = default_device(args.device), builtin_corpus()
+    if args.model: translator = Translator.from_pretrained(args.model, str(device))
+    else: translator = train(corpus, args.steps, args.seed, device)
+    minutes = lambda: round((time.perf_counter() - start)/60, 1)
+    print(f'model ready after {minutes()} minutes', flush=True)
+    test = corpus['test']
+    cases = dependencies(NAMES, args.sentences, {e.en for e in corpus['train']}, 1_000_003 + args.seed)
+    result = {'about': about(args, translator, test, device)} | measure_maps(translator, test, cases)
     result['by number'] = by_number(translator, cases['agreement'])
-    fewer, others = (
-        {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()},
-        by_length(test[:100], lambda e: e),
-    )
-    result['ablation'] = ablation(translator, fewer, others)
-    result['together'] = together(translator, fewer, others, result['dependencies'])
-    result['paths'] = {
-        ' + '.join(kinds) or 'none': paths(translator, cases['pronoun'][:100], kinds)
-        for n in range(4)
-        for kinds in combinations(KINDS, n)
-    }
+    result |= measure_edits(translator, test, cases, result['dependencies'])
     result['examples'] = examples_of(translator, cases, test)
-    result['about'] = {
-        'command': 'python benchmarks/attention_maps.py' + (f' --model {args.model}' if args.model else ''),
-        'seed': args.seed,
-        'steps': translator.about['step'],
-        'trained for': f"{translator.about['seconds'] / 60:.1f} minutes",
-        'bleu': bleu['score'],
-        'signature': bleu['signature'],
-        'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
-        'torch': torch.__version__,
-        'minutes': round((time.perf_counter() - start) / 60, 1),
-        'cpu_minutes': round((time.process_time() - cpu) / 60, 1),
-    }
+    result['about'] |= {'minutes': minutes(), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, ensure_ascii=False, separators=(',', ':')) + '\n', encoding='utf-8')
     print(f"{args.out}: {args.out.stat().st_size//1000} kB, {result['about']}")

@@ -1,6 +1,7 @@
-"""English constituency parsing (paper §6.3, Table 4): F1 on the built-in grammar and on the Penn Treebank, WSJ only and self-trained.
+"""English constituency parsing (paper §6.3, Table 4): F1 on the built-in grammar and on the Penn Treebank, WSJ only
+and self-trained.
 
-    python benchmarks/parsing.py                                  # the grammar's two parts: about 15 minutes of one CPU core
+    python benchmarks/parsing.py                                  # the grammar's two parts: 15 minutes of one CPU core
     python benchmarks/parsing.py --treebank treebank.zip --news news.en.gz      # all four parts: about 45
     python benchmarks/parsing.py --only grammar                   # a part, or several; the others keep their figures
 
@@ -9,10 +10,11 @@
     treebank        learning curve over 1/4, 1/2 and all training trees; about 18
     treebank-semi   all gold trees, with silver trees of the --news sentences; needs the part treebank; about 10
 
---treebank is NLTK's treebank.zip (python -m nltk.downloader treebank: 3,914 trees), or a folder with the .mrg files of the whole
-Penn Treebank (then sections 2-21, 22 and 23 are taken, as in the paper). --news are text files, one sentence a line, also .gz.
-Every part is written into results/parsing.json as soon as it is done; `minutes` are by the clock, `cpu_minutes` of computing.
-A part's last parser stays under --runs; try it with tnb-parse. The paper's sizes, for a GPU:
+--treebank is NLTK's treebank.zip (python -m nltk.downloader treebank: 3,914 trees), or a folder with the .mrg files
+of the whole Penn Treebank (then sections 2-21, 22 and 23 are taken, as in the paper). --news are text files, one
+sentence a line, also .gz. Every part is written into results/parsing.json as soon as it is done; `minutes` are by the
+clock, `cpu_minutes` of computing. A part's last parser stays under --runs; try it with tnb-parse. The paper's sizes,
+for a GPU:
     --treebank WSJ --d-model 1024 --d-ff 4096 --h 16 --batch-tokens 8192 --steps 100000 --warmup 4000 --lr-factor 1
 """
 import argparse
@@ -30,36 +32,21 @@ from common import keep as keep_result, machine
 
 from transformer_nb.core import default_device
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.parsing import (
-    Parser,
-    Tree,
-    choose,
-    f1,
-    leaves,
-    linearise,
-    plain,
-    read_trees,
-    silver,
-    spell,
-    train_parser,
-    words_of,
-)
+from transformer_nb.parsing import (Parser, Tree, choose, f1, leaves, linearise, plain, read_trees, silver, spell,
+                                    train_parser, words_of)
 
 OUT = Path(__file__).parent/'results'/'parsing.json'
 SETTINGS = {  # steps and sizes of each part
     'grammar': dict(steps=3200, d_model=128, d_ff=256, dropout=0.0, batch_tokens=1024, warmup=300, lr_factor=0.6),
     'grammar-semi': dict(steps=400, d_model=64, d_ff=128, dropout=0.1, batch_tokens=1024),
-    'treebank': dict(
-        steps=3000, d_model=128, d_ff=256, dropout=0.1, batch_tokens=1024, warmup=300, lr_factor=0.6, least=5
-    ),
-    'treebank-semi': dict(
-        steps=3000, d_model=128, d_ff=256, dropout=0.1, batch_tokens=1024, warmup=300, lr_factor=0.6, least=5
-    ),
+    'treebank': dict(steps=3000, d_model=128, d_ff=256, dropout=0.1, batch_tokens=1024, warmup=300, lr_factor=0.6,
+                     least=5),
+    'treebank-semi': dict(steps=3000, d_model=128, d_ff=256, dropout=0.1, batch_tokens=1024, warmup=300, lr_factor=0.6,
+                          least=5),
 }
 
-TUNABLE = dict(
-    steps=int, d_model=int, d_ff=int, h=int, dropout=float, batch_tokens=int, warmup=int, lr_factor=float, least=int
-)
+TUNABLE = dict(steps=int, d_model=int, d_ff=int, h=int, dropout=float, batch_tokens=int, warmup=int, lr_factor=float,
+               least=int)
 
 
 # Trees
@@ -127,7 +114,10 @@ def sentences_of(trees): return [' '.join(words_of(t)) for t in trees]
 
 
 def evaluate(parser, gold, beam=21):
-    "Scores of the best well-formed trees, in percent, and under 'first' those of the search's first hypotheses; 'sound' are the outputs that needed no repair."
+    """Scores of the best well-formed trees, in percent, and under 'first' those of the search's first hypotheses.
+
+    'sound' are the outputs that needed no repair.
+    """
     ranked = parser.hypotheses(sentences_of(gold), beam=beam)
     return scores(gold, map(choose, ranked)) | {'beam': beam, 'first': scores(gold, [parses[0] for parses in ranked])}
 
@@ -138,7 +128,10 @@ def scores(gold, found):
 
 
 def evaluate_weak(parser, gold, beam=21):
-    "The same of a parser that often finds no tree: the scores are those of `Parser.parse`, under 'chosen' and 'first' without its second search."
+    """The same of a parser that often finds no tree: the scores are those of `Parser.parse`.
+
+    Those under 'chosen' and 'first' are without its second search.
+    """
     sentences = sentences_of(gold)
     ranked = parser.hypotheses(sentences, beam=beam)
     chosen = list(map(choose, ranked))
@@ -161,10 +154,8 @@ def train(part, trees, args, name=None, scale=1.):
     if out.exists(): raise SystemExit(f'{out}: is there already; remove it, or choose another --runs')
     start = time.process_time()
     parser = train_parser(trees, out, seed=args.seed, device=args.device, **settings)
-    print(
-        f"  {len(trees):,} trees, {settings['steps']:,} steps: {(time.process_time() - start) / 60:.1f} CPU minutes",
-        flush=True,
-    )
+    print(f"  {len(trees):,} trees, {settings['steps']:,} steps: {(time.process_time() - start) / 60:.1f} CPU minutes",
+          flush=True)
     return parser, settings
 
 
@@ -172,11 +163,8 @@ def given(args): return {name: getattr(args, name) for name in TUNABLE if getatt
 
 
 def about(parser, settings):
-    return {
-        'settings': settings,
-        'parameters': sum(p.numel() for p in parser.model.parameters()),
-        'vocabulary': parser.tokenizer.vocab_size,
-    }
+    return {'settings': settings, 'parameters': sum(p.numel() for p in parser.model.parameters()),
+            'vocabulary': parser.tokenizer.vocab_size}
 
 
 # The parts
@@ -196,11 +184,8 @@ def grammar_semi(args, keep):
     added = silver(parser, sentences_of(trees['train'][n:]))
     both, settings = train('grammar-semi', trees['train'][:n] + added, args, scale=2.)
     longer, _ = train('grammar-semi', trees['train'][:n], args, 'grammar-few-longer', scale=2.)
-    scores = {
-        'gold': evaluate(longer, trees['test']),
-        'gold, half the steps': evaluate(parser, trees['test']),
-        'gold+silver': evaluate(both, trees['test']),
-    }
+    scores = {'gold': evaluate(longer, trees['test']), 'gold, half the steps': evaluate(parser, trees['test']),
+              'gold+silver': evaluate(both, trees['test'])}
     keep(about(both, settings) | {'gold_trees': n, 'silver_trees': len(added), 'scores': scores,
         'silver_f1': f1([truth[s] for s in sentences_of(added)], added)['f1']})
 
@@ -233,12 +218,9 @@ def curve(args, keep):
         others = [r for r in results(args).get('treebank', {}).get('runs', []) if r['trees'] != len(some)]
         runs = sorted([*others, run], key=lambda r: r['trees'])
         keep(
-            {
-                'runs': runs,
-                'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1),
-                'baseline': f1(trees['test'], list(map(right_branching, trees['test']))),
-                'lengths': lengths(trees['train']),
-            }
+            {'runs': runs, 'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1),
+             'baseline': f1(trees['test'], list(map(right_branching, trees['test']))),
+             'lengths': lengths(trees['train'])}
         )
 
 
@@ -252,12 +234,8 @@ def treebank_semi(args, keep):
     both, settings = train('treebank-semi', trees['train'] + added, args)
     keep(
         about(both, settings)
-        | {
-            'gold_trees': len(trees['train']),
-            'unlabelled': len(unlabelled),
-            'silver_trees': len(added),
-            'scores': {'gold': evaluate_weak(parser, trees['test']), 'gold+silver': evaluate_weak(both, trees['test'])},
-        }
+        | {'gold_trees': len(trees['train']), 'unlabelled': len(unlabelled), 'silver_trees': len(added),
+           'scores': {'gold': evaluate_weak(parser, trees['test']), 'gold+silver': evaluate_weak(both, trees['test'])}}
     )
 
 
@@ -276,20 +254,14 @@ def wanted(args):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        '--only', nargs='+', choices=PARTS, help='parts to run (default: all that the given data allow)'
-    )
+    parser.add_argument('--only', nargs='+', choices=PARTS,
+                        help='parts to run (default: all that the given data allow)')
     parser.add_argument('--treebank', type=Path, help="NLTK's treebank.zip, or a folder with .mrg files")
     parser.add_argument('--news', type=Path, nargs='+', default=[], help='files of unlabelled sentences')
     parser.add_argument('--n-news', type=int, default=2500, help='unlabelled sentences to parse')
     parser.add_argument('--n-trees', type=int, default=40_000, help='trees of the part grammar')
-    parser.add_argument(
-        '--shares',
-        type=float,
-        nargs='+',
-        default=[0.25, 0.5, 1.0],
-        help='of the training trees, for the learning curve',
-    )
+    parser.add_argument('--shares', type=float, nargs='+', default=[0.25, 0.5, 1.0],
+                        help='of the training trees, for the learning curve')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--device', default='auto')
     parser.add_argument('--runs', type=Path, default=Path('runs'))
@@ -316,19 +288,13 @@ def keeper(part, args):
     start, cpu = time.perf_counter(), time.process_time()
 
     def keep(found):
-        found = {
-            'part': part,
-            'command': command(part, args),
-            'seed': args.seed,
-            'machine': machine(default_device(args.device)),
-            'torch': torch.__version__,
-            'minutes': round((time.perf_counter() - start) / 60, 1),
-            'cpu_minutes': round((time.process_time() - cpu) / 60, 1),
-        } | found
+        found = {'part': part, 'command': command(part, args), 'seed': args.seed,
+                 'machine': machine(default_device(args.device)), 'torch': torch.__version__,
+                 'minutes': round((time.perf_counter() - start) / 60, 1),
+                 'cpu_minutes': round((time.process_time() - cpu) / 60, 1)} | found
         keep_result(found, args.out, ('part',))
-        print(
-            json.dumps({k: found[k] for k in ('scores', 'beams', 'cpu_minutes', 'minutes') if k in found}), flush=True
-        )
+        print(json.dumps({k: found[k] for k in ('scores', 'beams', 'cpu_minutes', 'minutes') if k in found}),
+              flush=True)
 
     return keep
 

@@ -3,13 +3,12 @@
     python benchmarks/recipes.py FOLDER                   # every recipe: about three hours
     python benchmarks/recipes.py FOLDER multi30k-en-de    # one of them
 
-FOLDER holds the corpora as their publishers give them: multi30k/ (task 1, raw), tatoeba/ (eng-fra.txt.gz …, the sentence
-pairs of manythings.org/anki), small-parallel-enja/. Each recipe trains into runs/NAME, translates the test split with a beam
-of 4, and puts its scores into results/recipes.json. A run that is there already is only scored again. With `taskset -c 0`
-before it, all is done on one core: `cores` in the results says on how many.
+FOLDER holds the corpora as their publishers give them: multi30k/ (task 1, raw), tatoeba/ (eng-fra.txt.gz …, the
+sentence pairs of manythings.org/anki), small-parallel-enja/. Each recipe trains into runs/NAME, translates the test
+split with a beam of 4, and puts its scores into results/recipes.json. A run that is there already is only scored
+again. With `taskset -c 0` before it, all is done on one core: `cores` in the results says on how many.
 """
 import argparse
-import gzip
 import json
 import os
 import random
@@ -46,22 +45,15 @@ class Recipe:
 # more and smaller steps, where sentences are short
 SHORT = '--batch-tokens 1536 --warmup 600 --lr-factor 1 --dtype float32'
 RECIPES = {
-    'multi30k-en-de': Recipe(
-        'Multi30k',
-        'multi30k',
-        'en',
-        'de',
-        25,
-        '--batch-tokens 4096 --warmup 1000 --lr-factor 1.8 --dtype float32 --threads 2',
-    ),
+    'multi30k-en-de': Recipe('Multi30k', 'multi30k', 'en', 'de', 25,
+                             '--batch-tokens 4096 --warmup 1000 --lr-factor 1.8 --dtype float32 --threads 2'),
     'multi30k-en-de-long': Recipe('Multi30k', 'multi30k', 'en', 'de', 90, SHORT),
     'multi30k-de-en': Recipe('Multi30k', 'multi30k', 'de', 'en', 12, SHORT),
     'tatoeba-eng-fra': Recipe('Tatoeba', 'tatoeba', 'eng', 'fra', 20, SHORT),
     'tatoeba-jpn-eng': Recipe('Tatoeba', 'tatoeba', 'jpn', 'eng', 12, SHORT),
     'enja': Recipe('small-parallel-enja (in words, lower case)', 'small-parallel-enja', 'en', 'ja', 15, SHORT),
-    'tatoeba-kor-eng': Recipe(
-        'Tatoeba', 'tatoeba', 'kor', 'eng', 3, f'{SHORT} --norm post --vocab-size 3000 --dropout 0.3'
-    ),
+    'tatoeba-kor-eng': Recipe('Tatoeba', 'tatoeba', 'kor', 'eng', 3,
+                              f'{SHORT} --norm post --vocab-size 3000 --dropout 0.3'),
 }
 
 
@@ -96,25 +88,13 @@ def run(name, recipe, place):
     found = translator.translate(src)
     scores, about = score(found, ref, intervals=True), translator.about
     for line in list(zip(src, found, ref))[:5]: print(*line, sep='\n    ')
-    return {
-        'name': name,
-        'corpus': recipe.corpus,
-        'direction': f'{recipe.src}-{recipe.tgt}',
-        'test': test,
-        'pairs': about['pairs'],
-        'command': ' '.join(['tnb-train --data', recipe.folder, *options]),
-        'preset': about['preset'],
-        'minutes': recipe.minutes,
-        'steps': about['step'],
-        'seed': about['settings']['seed'],
-        'bleu': scores['BLEU']['score'],
-        'interval': scores['BLEU']['interval'],
-        'chrf': scores['chrF']['score'],
-        **({'paper_bleu': paper_bleu(found, ref)['score']} if recipe.tgt == 'de' else {}),
-        'signature': scores['BLEU']['signature'],
-        'cores': len(os.sched_getaffinity(0)),
-        'cpu': cpu_name(),
-    }
+    return {'name': name, 'corpus': recipe.corpus, 'direction': f'{recipe.src}-{recipe.tgt}', 'test': test,
+            'pairs': about['pairs'], 'command': ' '.join(['tnb-train --data', recipe.folder, *options]),
+            'preset': about['preset'], 'minutes': recipe.minutes, 'steps': about['step'],
+            'seed': about['settings']['seed'], 'bleu': scores['BLEU']['score'], 'interval': scores['BLEU']['interval'],
+            'chrf': scores['chrF']['score'],
+            **({'paper_bleu': paper_bleu(found, ref)['score']} if recipe.tgt == 'de' else {}),
+            'signature': scores['BLEU']['signature'], 'cores': len(os.sched_getaffinity(0)), 'cpu': cpu_name()}
 
 
 def main():

@@ -1,10 +1,11 @@
-"""Why self-attention (paper §4, Table 1), measured: operations, time, memory, sequential operations, path lengths, and what is learned.
+"""Why self-attention (paper §4, Table 1), measured: operations, time, memory, sequential operations, path lengths,
+and what is learned.
 
     OMP_NUM_THREADS=1 python benchmarks/table1.py        # about 5 minutes on one CPU core
 
-Writes results/table1.json, which the lesson on self-attention reads. Times are processor seconds of one thread (the best of
-several repetitions), forward and backward; memory is the most that forward and backward hold at once. The recall task trains small
-models to name the first token of a sequence at its last position.
+Writes results/table1.json, which the lesson on self-attention reads. Times are processor seconds of one thread (the
+best of several repetitions), forward and backward; memory is the most that forward and backward hold at once. The
+recall task trains small models to name the first token of a sequence at its last position.
 """
 import argparse
 import math
@@ -18,20 +19,8 @@ from torch import nn
 from transformer_nb.attention import attention
 from transformer_nb.core import keep_memory, seed_everything
 from transformer_nb.experiments.why_self_attention import (
-    FusedSelfAttention,
-    Recurrent,
-    SelfAttention,
-    fit_exponent,
-    layer_flops,
-    longest_chain,
-    one_hop,
-    path_lengths,
-    peak_memory,
-    recall_layers,
-    seconds,
-    table1_layers,
-    train_recall,
-)
+    FusedSelfAttention, Recurrent, SelfAttention, fit_exponent, layer_flops, longest_chain, one_hop, path_lengths,
+    peak_memory, recall_layers, seconds, table1_layers, train_recall)
 
 OUT = Path(__file__).parent/'results'/'table1.json'
 KERNEL = {'k': 7, 'r': 33}                             # positions that a convolution, a restricted attention sees
@@ -49,10 +38,8 @@ class AttentionAlone(nn.Module):
 
 
 def layers(d):
-    return table1_layers(d, **KERNEL) | {
-        'attention alone': AttentionAlone(),
-        'fused self-attention': FusedSelfAttention(d),
-    }
+    return table1_layers(d, **KERNEL) | {'attention alone': AttentionAlone(),
+                                         'fused self-attention': FusedSelfAttention(d)}
 
 
 def training_step(layer, b, n, d):
@@ -75,19 +62,13 @@ def scaling(sizes):
         for name, layer in layers(d).items():
             row = found.setdefault(name, {'n': [], 'd': [], 'seconds': [], 'bytes': [], 'flops': [], 'chain': []})
             step = training_step(layer, 1, n, d)
-            values = {
-                'n': n,
-                'd': d,
-                'seconds': measure(layer, n, d),
-                'bytes': peak_memory(step),
-                'flops': layer_flops(layer, n, d),
-                'chain': longest_chain(layer(torch.randn(1, n, d, requires_grad=True))),
-            }
+            values = {'n': n, 'd': d, 'seconds': measure(layer, n, d), 'bytes': peak_memory(step),
+                      'flops': layer_flops(layer, n, d),
+                      'chain': longest_chain(layer(torch.randn(1, n, d, requires_grad=True)))}
             for key, value in values.items(): row[key].append(value)
         print(
             f'n {n}, d {d}: ' + ', '.join(f"{name} {1000 * row['seconds'][-1]:.1f} ms" for name, row in found.items()),
-            flush=True,
-        )
+            flush=True)
     # torch counts nothing inside the fused kernel; its products are those of the plain one
     for key in ('flops', 'chain'):
         found['fused self-attention'][key] = found['self-attention'][key]
@@ -96,10 +77,8 @@ def scaling(sizes):
 
 def exponents(found, size):
     "Fitted exponent and its 95 % interval of operations, time and memory in `size` ('n' or 'd')."
-    return {
-        name: {key: fit_exponent(row[size], row[key]) for key in ('flops', 'seconds', 'bytes')}
-        for name, row in found.items()
-    }
+    return {name: {key: fit_exponent(row[size], row[key]) for key in ('flops', 'seconds', 'bytes')}
+            for name, row in found.items()}
 
 
 def paths():
@@ -130,14 +109,8 @@ def recall():
                 start = time.process_time()
                 _, accuracy = train_recall(stack, distance + 1, RECALL['d'], RECALL['steps'], seed)
                 runs.append(
-                    {
-                        'layers': name,
-                        'number': len(stack),
-                        'distance': distance,
-                        'seed': seed,
-                        'accuracy': accuracy,
-                        'cpu_seconds': round(time.process_time() - start, 2),
-                    }
+                    {'layers': name, 'number': len(stack), 'distance': distance, 'seed': seed, 'accuracy': accuracy,
+                     'cpu_seconds': round(time.process_time() - start, 2)}
                 )
         print(
             f'recall over {distance}: '
@@ -156,23 +129,12 @@ def main():
     seed_everything(0)
     start, cpu = time.perf_counter(), time.process_time()
     by_n, by_d = scaling([(n, 64) for n in LENGTHS]), scaling([(256, d) for d in WIDTHS])
-    result = {
-        'command': 'python benchmarks/table1.py',
-        'seed': 0,
-        'machine': f'{cpu_name()}, 1 thread',
-        'torch': torch.__version__,
-        'kernel': KERNEL,
-        'by_n': by_n,
-        'by_d': by_d,
-        'exponents': {'n': exponents(by_n, 'n'), 'd': exponents(by_d, 'd')},
-        'paths': PATHS | {'hops': paths()},
-        'crossing': crossing(),
-        'recall': RECALL | {'runs': recall()},
-    }
-    result |= {
-        'minutes': round((time.perf_counter() - start) / 60, 1),
-        'cpu_minutes': round((time.process_time() - cpu) / 60, 1),
-    }
+    result = {'command': 'python benchmarks/table1.py', 'seed': 0, 'machine': f'{cpu_name()}, 1 thread',
+              'torch': torch.__version__, 'kernel': KERNEL, 'by_n': by_n, 'by_d': by_d,
+              'exponents': {'n': exponents(by_n, 'n'), 'd': exponents(by_d, 'd')}, 'paths': PATHS | {'hops': paths()},
+              'crossing': crossing(), 'recall': RECALL | {'runs': recall()}}
+    result |= {'minutes': round((time.perf_counter() - start) / 60, 1),
+               'cpu_minutes': round((time.process_time() - cpu) / 60, 1)}
     write(result, args.out)
     for name, rows in result['exponents']['n'].items():
         print(name, {key: [round(v, 2) for v in fit] for key, fit in rows.items()})

@@ -23,18 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from common import (
-    calm,
-    clip,
-    keep,
-    machine,
-    padded,
-    peak_memory,
-    random_ids,
-    random_marian,
-    source_lengths,
-    undisturbed,
-)
+from common import (calm, clip, keep, machine, padded, peak_memory, random_ids, random_marian, source_lengths,
+                    undisturbed)
 
 PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
 PAD, BOS, EOS = range(3)  # as in transformer_nb.tokenizer, which peers do not import: it would count as their memory
@@ -174,10 +164,8 @@ def worker(task):
     repetition = (matmul if task['name'] == 'matmul' else training)(task, device)
     repetition()  # warms up
     answer = {'repetitions': [undisturbed(repetition) for _ in range(2)]}
-    answer |= {
-        'hardware': machine(device),
-        'memory': torch.cuda.max_memory_allocated() if device.type == 'cuda' else peak_memory(),
-    }
+    answer['hardware'] = machine(device)
+    answer['memory'] = torch.cuda.max_memory_allocated() if device.type == 'cuda' else peak_memory()
     print(json.dumps(answer))
 
 
@@ -185,17 +173,12 @@ def worker(task):
 
 def start(name, task):
     "The answer of one worker; None, and the last line of what it said, if it failed."
-    command, env = (
-        [sys.executable, __file__, 'worker', json.dumps({**task, 'name': name})],
-        {**os.environ, 'HF_HUB_OFFLINE': '1'},
-    )
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    command = [sys.executable, __file__, 'worker', json.dumps({**task, 'name': name})]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, 'HF_HUB_OFFLINE': '1'})
     if done.returncode == 0: return json.loads(done.stdout.splitlines()[-1])
-    print(
-        f'{name} is left out:',
-        (done.stderr.strip() or f'it ended with {done.returncode}').splitlines()[-1],
-        file=sys.stderr,
-    )
+    why = done.stderr.strip() or f'it ended with {done.returncode}'
+    print(f'{name} is left out:', why.splitlines()[-1], file=sys.stderr)
+    return None
 
 
 def interleaved(names, task, rounds):
@@ -221,35 +204,24 @@ def repetitions(answers):
 def row(answers, tokens, flops, ceiling):
     found = repetitions(answers)
     speeds = [tokens/r['seconds'] for r in found]
-    return {
-        'tokens_per_s': median(speeds),
-        'lowest': min(speeds),
-        'highest': max(speeds),
-        'utilisation': flops * median(speeds) / tokens / ceiling,
-        'memory': max(answer['memory'] for answer in answers),
-        'others': max(r['others'] for r in found),
-        'repetitions': found,
-    }
+    return {'tokens_per_s': median(speeds), 'lowest': min(speeds), 'highest': max(speeds),
+            'utilisation': flops*median(speeds)/tokens/ceiling, 'memory': max(answer['memory'] for answer in answers),
+            'others': max(r['others'] for r in found), 'repetitions': found}
 
 
 def report(result):
     "A Markdown table; the ratios are ours, or ours compiled where that is faster, to each."
     rows, speed = result['rows'], {name: row['tokens_per_s'] for name, row in result['rows'].items()}
     best, peers = max(rows.keys() - PEERS, key=speed.get), [name for name in PEERS if name in rows]
-    print(
-        f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}, {result['tokens']:,} target tokens a repetition; {result['hardware']}, "
-        f"torch {result['torch']}, matrix product {result['ceiling'] / 1e9:,.0f} GFLOP/s\n"
-    )
-    print(
-        f'| | target tokens/s | lowest to highest | {best} ÷ it | utilisation | peak memory, GiB | others, cores |',
-        '|---|---|---|---|---|---|---|',
-        sep='\n',
-    )
+    print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}, "
+          f"{result['tokens']:,} target tokens a repetition; {result['hardware']}, torch {result['torch']}, "
+          f"matrix product {result['ceiling']/1e9:,.0f} GFLOP/s\n")
+    print(f'| | target tokens/s | lowest to highest | {best} ÷ it | utilisation | peak memory, GiB | others, cores |')
+    print('|---|---|---|---|---|---|---|')
     for name, row in rows.items():
-        print(
-            f"| {name} | {speed[name]:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} | {speed[best] / speed[name]:.2f} "
-            f"| {row['utilisation']:.0%} | {row['memory'] / 2**30:.2f} | {row['others']:.2f} |"
-        )
+        print(f"| {name} | {speed[name]:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} "
+              f"| {speed[best]/speed[name]:.2f} | {row['utilisation']:.0%} | {row['memory']/2**30:.2f} "
+              f"| {row['others']:.2f} |")
     if not peers: return
     fastest, leanest = max(peers, key=speed.get), min(peers, key=lambda name: rows[name]['memory'])
     print(f"\n{best}: {speed[best]/speed[fastest]:.2f} times the speed of the fastest peer, {fastest}; "

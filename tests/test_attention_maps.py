@@ -1,5 +1,7 @@
-"""Attention maps: the viewer in a real browser, maps of words for any text, gold dependencies against the lexicon, edits of heads
-that leave no trace, and the stored measurements."""
+"""Maps of words are distributions for any text, the viewer works in a browser, and edits of heads leave no trace.
+
+Also here: the gold dependencies against the lexicon, and the stored measurements.
+"""
 import html
 import json
 import re
@@ -10,28 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_nb.english_german.agreement import lexicon
-from transformer_nb.attention_maps import (
-    KINDS,
-    Viewer,
-    _asset,
-    align,
-    attention_viewer,
-    averaged_heads,
-    compact,
-    dependency,
-    expand,
-    forced_attention,
-    labels,
-    per_head,
-    to_words,
-    uniform_heads,
-    without_heads,
-    word_ids,
-    words_right,
-)
-from transformer_nb.english_german.constructions import Grammar
+from transformer_nb.attention_maps import (KINDS, Viewer, _asset, align, attention_viewer, compact, expand,
+                                            forced_attention, labels, to_words, word_ids)
 from transformer_nb.core import InputError
+from transformer_nb.english_german.agreement import lexicon
+from transformer_nb.english_german.constructions import Grammar
+from transformer_nb.experiments.heads import (averaged_heads, dependency, per_head, uniform_heads, without_heads,
+                                               words_right)
 from transformer_nb.translation import Translator
 
 RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
@@ -48,8 +35,7 @@ def some_maps(n, m, N=2, h=3, seed=0):
     shapes = {'encoder': (n, n), 'decoder': (m, m), 'cross': (m, n)}
     words = lambda k: [*(f'▁w{i}' for i in range(k - 1)), '</s>']
     return {'source': words(n), 'target': words(m)} | {
-        kind: torch.rand(N, h, *s, generator=g).softmax(-1) for kind, s in shapes.items()
-    }
+        kind: torch.rand(N, h, *s, generator=g).softmax(-1) for kind, s in shapes.items()}
 
 
 # The viewer
@@ -59,21 +45,9 @@ def data_of(page): return [json.loads(html.unescape(text)) for text in re.findal
 
 def dom(path, tmp_path):
     "The page after its scripts have run."
-    done = subprocess.run(
-        [
-            CHROMIUM,
-            '--headless',
-            '--no-sandbox',
-            '--disable-gpu',
-            f'--user-data-dir={tmp_path}/profile',
-            '--dump-dom',
-            path.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    return done.stdout
+    switches = ['--headless', '--no-sandbox', '--disable-gpu', '--dump-dom']
+    command = [CHROMIUM, *switches, f'--user-data-dir={tmp_path}/profile']
+    return subprocess.run([*command, path.as_uri()], capture_output=True, text=True, timeout=600).stdout
 
 
 def test_the_viewer_needs_nothing_from_elsewhere_and_has_no_ids():
@@ -116,7 +90,8 @@ list[0].value = 1; list[0].dispatchEvent(new Event('change'))              // th
 list[1].value = 0; list[1].dispatchEvent(new Event('change'))              // its encoder
 document.querySelectorAll('.tnb-heads button')[4].click()                  // layer 2, head 2
 side(0)[2].dispatchEvent(new Event('mouseenter'))
-document.title = document.querySelector('.tnb-status').textContent + ' | ' + document.querySelectorAll('svg line').length
+const lines = document.querySelectorAll('svg line').length
+document.title = document.querySelector('.tnb-status').textContent + ' | ' + lines
 </script>"""
 
 
@@ -145,8 +120,7 @@ def test_compact_is_json_and_expands():
 
 @pytest.mark.parametrize(
     'source, target',
-    [('a dog runs .', 'ein Hund läuft .'), ('x', 'y z'), ('12,5 %   of   it', 'Ärger'), ('犬が走る。', 'ein Hund')],
-)
+    [('a dog runs .', 'ein Hund läuft .'), ('x', 'y z'), ('12,5 %   of   it', 'Ärger'), ('犬が走る。', 'ein Hund')])
 def test_maps_of_words_are_distributions(translator, source, target):
     maps = forced_attention(translator, source, target)
     words = to_words(maps)
@@ -155,12 +129,8 @@ def test_maps_of_words_are_distributions(translator, source, target):
         assert words[kind].shape[2:] == tuple(map(len, labels(words, kind)))
         assert torch.allclose(words[kind].sum(-1), torch.ones(()), atol=1e-5)
     for fed in (False, True):
-        assert all(
-            0 <= i < len(source.split()) and 0 <= j < len(target.split())
-            for layer in align(maps, fed)
-            for head in layer
-            for i, j in head
-        )
+        links = [link for layer in align(maps, fed) for head in layer for link in head]
+        assert all(0 <= i < len(source.split()) and 0 <= j < len(target.split()) for i, j in links)
 
 
 def test_words_right_has_one_answer_a_word(translator):
@@ -206,9 +176,8 @@ def test_places_lie_inside_the_sentence(construction):
         found += 1
         n, m = len(e.en.split()), len(e.de.split())
         sizes = {'encoder': (n, n), 'decoder': (m, m + 1), 'cross': (m, n)}
-        assert all(
-            place is None or all(0 <= p < s for p, s in zip(place, sizes[kind])) for kind, place in d.places.items()
-        )
+        assert all(place is None or all(0 <= p < s for p, s in zip(place, sizes[kind]))
+                   for kind, place in d.places.items())
         assert d.places['decoder'][1] <= d.word and d.distance > 0
     assert found > 20
 

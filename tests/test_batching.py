@@ -1,5 +1,5 @@
-"""What must hold for every stream of batches: each pair once an epoch, the same steps for any number of processes, resumed anywhere,
-made in another thread."""
+"""What must hold for every stream of batches: each pair once an epoch, the same steps for any number of processes,
+resumed anywhere, made in another thread."""
 import threading
 import time
 from itertools import chain, count, islice
@@ -77,11 +77,6 @@ def test_pad_is_a_rectangle(rows):
     table = pad(rows)
     assert table.shape == (len(rows), max(map(len, rows))) and table.dtype == torch.int64
     for row, padded in zip(rows, table.tolist()): assert padded == row + [PAD]*(len(padded) - len(row))
-
-
-def test_count_moves_with_the_batch():
-    batch = make_batch([([5], [6, 7])]).to(torch.device('meta'))   # on this device nothing could be counted
-    assert batch.n_tokens == 3
 
 
 @many
@@ -243,7 +238,9 @@ def test_prefetch_ends_its_thread_when_the_consumer_fails():
 def test_prefetch_is_at_most_size_ahead(size, taken):
     made, threads = [], threading.enumerate()
     def items():
-        for i in count(): made.append(i); yield i
+        for i in count():
+            made.append(i)
+            yield i
     ahead = prefetch(items(), size)
     for _ in range(taken): next(ahead)
     until = time.monotonic() + 10
@@ -271,3 +268,29 @@ def test_prefetch_draws_nothing_from_the_global_generator():
     state = torch.get_rng_state()
     list(islice(prefetch(Batches(pairs, 16).stream()), 30))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+# --- GPUs, imitated
+
+def test_everything_moves_with_the_batch():
+    "On the meta device nothing could be read, so nothing has been forgotten, and nothing is asked for."
+    batch = make_batch([([5], [6, 7]), ([8, 9], [5])]).to('meta')
+    assert {value.device.type for value in vars(batch).values() if isinstance(value, torch.Tensor)} == {'meta'}
+    assert (batch.n_tokens, batch.lengths, len(batch.targets)) == (5, ([2, 3], [3, 2]), 5)
+
+
+def test_a_gpu_reads_from_pinned_memory(monkeypatch):
+    "Elsewhere a transfer that nobody waits for is none, and it must be pinned before it is sent."
+    batch, pinned, sent = make_batch([([5], [6, 7])]), [], []
+    def pin(table):
+        pinned.append(table.clone())
+        return pinned[-1]
+    def send(table, device, non_blocking=False):
+        sent.append((any(table is copy for copy in pinned), torch.device(device).type, non_blocking))
+        return table
+    monkeypatch.setattr(torch.Tensor, 'pin_memory', pin)
+    monkeypatch.setattr(torch.Tensor, 'to', send)
+    moved = batch.to('cuda:0')
+    assert sent == [(True, 'cuda', True)]*4 and moved.n_tokens == 3
+    batch.to('cpu')
+    assert len(pinned) == 4   # and nothing is pinned for a CPU

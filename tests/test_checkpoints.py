@@ -124,7 +124,8 @@ def test_empty_folder(tmp_path): assert 'no config.json' in refusal(tmp_path)
 FAULTS = {'gone': lambda f: f.unlink(),
           'empty': lambda f: os.truncate(f, 0),
           'cut': lambda f: os.truncate(f, int(.3*f.stat().st_size)),
-          'last byte missing': lambda f: os.truncate(f, f.stat().st_size - (2 if f.name == 'manifest.json' else 1)),  # its last is a line end
+          # the manifest's last byte is a line end
+          'last byte missing': lambda f: os.truncate(f, f.stat().st_size - (2 if f.name == 'manifest.json' else 1)),
           'flip first': lambda f: flip(f, 0),
           'flip': flip,
           'flip last': lambda f: flip(f, 1),

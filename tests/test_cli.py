@@ -8,9 +8,15 @@ import signal
 import subprocess
 
 import pytest
+import torch
 from conftest import BIN, tnb
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from transformer_nb import checkpoints
+from transformer_nb.cli import train
+from transformer_nb.evaluation import score
+from transformer_nb.translation import Translator
 
 PAIRS = [(f'a dog sees {w} .', f'ein Hund sieht {w} .') for w in 'Anna Paul Tom Maria Jakob Lena Martin Eva'.split()]
 
@@ -240,16 +246,32 @@ def test_sentence_longer_than_the_model_is_translated_in_parts(small_run):
 
 
 def test_eval_as_table_and_json(small_run, corpus):
-    status, out, err = tnb('tnb-eval', small_run, '--data', corpus, '--beam', 1)
-    assert status == 0 and b'tok:13a' in out, err
+    "Both show the scores of what the model translates."
+    status, table, err = tnb('tnb-eval', small_run, '--data', corpus, '--beam', 1)
+    assert status == 0, err
+    sources, references = map(list, zip(*PAIRS))
+    expected = score(Translator.from_pretrained(small_run, 'cpu').translate(sources, beam=1), references)
+    rows = [line.split() for line in table.decode().splitlines()]
+    assert rows == [['test', '8', 'pairs', name, f"{s['score']:.2f}", s['signature']] for name, s in expected.items()]
     status, out, err = tnb('tnb-eval', small_run, '--data', corpus, '--beam', 1, '--json')
-    scores = json.loads(out)
-    assert set(scores['test']) == {'pairs', 'BLEU', 'chrF'} and scores['test']['pairs'] == len(PAIRS)
+    assert json.loads(out) == {'test': {'pairs': 8} | expected} and 'tok:13a' in expected['BLEU']['signature'], err
+
+
+def test_eval_without_a_test_split_names_the_remedy(corpus, tmp_path):
+    for file in corpus.glob('test.*'): file.unlink()
+    train(data=str(corpus), steps=1, device='cpu', out=tmp_path/'run')
+    err = refused(tmp_path/'nothing', tmp_path/'run', command='tnb-eval')
+    assert f'{corpus}: no test split (test*.en) in it; name one with --data FILE.en,FILE.de' in err
+    assert tnb('tnb-eval', tmp_path/'run', '--beam', 1, '--data', corpus)[1].startswith(b'train ')  # what was asked for
 
 
 def test_average_of_the_last_checkpoints(small_run, tmp_path):
     status, _, err = tnb('tnb-average', small_run, tmp_path/'mean', '--last', 3)
     assert status == 0 and err.count('step-') == 3, err
+    states = [checkpoints.load(path).model.state_dict() for path in checkpoints.steps(small_run)[-3:]]
+    found = checkpoints.load(tmp_path/'mean').model.state_dict()
+    assert not torch.equal(states[0]['embedding.weight'], states[2]['embedding.weight'])
+    for name, value in found.items(): torch.testing.assert_close(value, sum(state[name] for state in states)/3)
     status, out, _ = tnb('tnb-translate', tmp_path/'mean', stdin=b'a dog runs .\n')
     assert status == 0 and out.strip()
 
@@ -265,7 +287,7 @@ def test_average_refuses_what_it_cannot_do(small_run, tmp_path):
     assert not (tmp_path/'mean').exists()
 
 
-@pytest.mark.parametrize('command', ['tnb-train', 'tnb-average', 'tnb-translate', 'tnb-eval'])
+@pytest.mark.parametrize('command', ['tnb-train', 'tnb-average', 'tnb-translate', 'tnb-eval', 'tnb-demo'])
 def test_help_explains_every_option(command):
     status, out, _ = tnb(command, '-h')
     text = out.decode().partition('options:')[2]
@@ -279,3 +301,22 @@ def test_resume_goes_on(corpus, tmp_path):
     assert tnb('tnb-train', *args, '--steps', 2)[0] == 0
     status, _, err = tnb('tnb-train', *args, '--steps', 4, '--resume')
     assert status == 0 and '4 steps' in err, err
+    assert [path.name for path in checkpoints.steps(tmp_path/'run')][-1] == 'step-0000004'
+    (corpus/'train.en').write_text('a dog runs .\n')
+    (corpus/'train.de').write_text('ein Hund läuft .\n', encoding='utf-8')
+    status, _, err = tnb('tnb-train', *args, '--steps', 5, '--resume')  # the corpus has changed meanwhile
+    assert status == 2 and len(err.splitlines()) == 1 and 'its run has pairs 8, not 1; give the same command' in err
+
+
+def test_a_resumed_run_takes_the_length_that_is_given_or_its_own(tmp_path):
+    "Never steps of one command and minutes of another."
+    run = dict(corpus_size=300, vocab_size=600, batch_tokens=256, device='cpu', out=tmp_path/'run')
+    def length():
+        settings = checkpoints.load(checkpoints.newest(tmp_path/'run')).training['settings']
+        return settings['steps'], settings['minutes']
+    train(**run, steps=2, minutes=5., lr_factor=1., threads=1)
+    assert length() == (2, 5.)
+    train(**run, steps=3, resume=True)
+    assert length() == (3, None)
+    train(**run, resume=True)
+    assert length() == (3, None)

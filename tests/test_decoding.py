@@ -323,7 +323,7 @@ def test_nbest_is_filled(seed):
         assert [hyps[0][1] for hyps in one] == [hyps[0][1] for hyps in all_]
 
 
-# --- forced beginnings, sampling, int8 ----------------------------------------------------------------------------------
+# --- forced beginnings, sampling, int8 --------------------------------------------------------------------------------
 
 @pytest.mark.parametrize('seed', range(4))
 def test_forced_beginnings(seed):

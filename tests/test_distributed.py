@@ -1,4 +1,5 @@
-"Several processes train as one would: the same losses, the same weights, on two processes, on one, sharded, resumed; and they end together."
+"""Several processes train as one would: the same losses, the same weights, on two processes, on one, sharded,
+resumed; and they end together."""
 
 import json
 import runpy
@@ -55,6 +56,16 @@ def test_two_processes_are_one(alone, tmp_path): assert_same(train(tmp_path, 6, 
 )
 def test_sharded_weights_are_whole_weights(alone, tmp_path):
     assert_same(train(tmp_path, 6, '--shard', processes=2), alone)
+
+
+@pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
+def test_sharded_layers_gather_bfloat16_and_learn_in_float32(tmp_path):
+    "The weights that are gathered have the type of the products; what is kept, saved and added up has not."
+    alone, shards = (tmp_path/name for name in ('alone', 'shards'))
+    train(alone, 6, '--bfloat16')
+    train(shards, 6, '--bfloat16', '--shard', processes=2)
+    assert losses(shards) == pytest.approx(losses(alone), abs=.02) and losses(shards) != losses(alone)
+    assert {w.dtype for w in weights(shards).values()} == {torch.float32}
 
 
 def test_resume_with_another_number_of_processes(alone, tmp_path):

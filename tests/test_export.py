@@ -21,7 +21,8 @@ FLOORS = [  # from the ground up: a module imports from its own floor and from t
     {'engine.packing', 'engine.costs', 'engine.distributed', 'engine.inference'},
     {'training', 'decoding', 'translation'},
     {'parsing', 'attention_maps'},
-    {'experiments.why_self_attention', 'experiments.table2', 'experiments.variations'},
+    {'experiments.why_self_attention', 'experiments.baselines', 'experiments.table2', 'experiments.variations',
+     'experiments.heads'},
     {'cli'}]
 KNOW_NO_MODEL = FLOORS[2] | {'corpora', 'tokenizer', 'batching'}
 
@@ -34,9 +35,12 @@ def imports(module):
     "The modules of this package that a module names in an import, wherever it stands in it."
     inside = ['transformer_nb', *module.split('.')[:-1]]
     for node in ast.walk(ast.parse(file_of(module).read_text())):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
+        if not isinstance(node, ast.ImportFrom):
             continue
-        path = inside[1:len(inside) - node.level + 1] + (node.module.split('.') if node.module else [])
+        named = node.module.split('.') if node.module else []
+        if node.level: path = inside[1:len(inside) - node.level + 1] + named
+        elif named[0] == 'transformer_nb': path = named[1:]
+        else: continue
         whole = ['.'.join([*path, name.name]) for name in node.names]
         yield from ['.'.join(path)] if '.'.join(path) in MODULES else [name for name in whole if name in MODULES]
 

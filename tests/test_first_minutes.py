@@ -1,6 +1,6 @@
-"What a newcomer types first gives right answers: README's commands, the commands that others propose, on a busy machine too."
+"""What a newcomer types first gives right answers: README's commands, the commands that others propose,
+on a busy machine too."""
 
-import json
 import os
 import re
 import shutil
@@ -47,7 +47,7 @@ def scores(table):
 
 @pytest.fixture(scope='module')
 def used(tmp_path_factory):
-    "README's first block of commands, ended by steps: a third of what a quiet machine makes in its minutes, on a busy one too."
+    "README's first block of commands, ended by steps: a third of what a quiet machine makes."
     script, n = re.subn(r'--minutes \S+', f'--minutes {FEW} --steps 500', blocks('sh')[0])
     assert n == 1
     place = tmp_path_factory.mktemp('use')
@@ -79,10 +79,8 @@ def test_the_start_says_what_was_chosen(used):
     _, done = used
     lines = done.stderr.splitlines()
     assert re.search(r'40,000 pairs, 8,000 word pieces, .* on 1 x cpu in (float32|bfloat16), \d+ threads?$', lines[0])
-    assert re.search(
-        r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$',
-        lines[1],
-    )
+    assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, '
+        r'learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$', lines[1])
 
 
 def test_readme_names_minutes_and_a_directory_of_its_own():
@@ -154,14 +152,8 @@ def new_trainer(out, cfg=None, **settings):
         preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, d_ff=32, h=2, max_len=32, **(cfg or {}))
     )
     pairs = list(zip(tokenizer.encode(TEXT), tokenizer.encode(TEXT)))*8
-    return Trainer(
-        model,
-        tokenizer,
-        pairs,
-        pairs[:4],
-        TrainingConfig(**{'batch_tokens': 64, 'warmup': 4, 'device': 'cpu', 'steps': 6} | settings),
-        out,
-    )
+    cfg = TrainingConfig(**{'batch_tokens': 64, 'warmup': 4, 'device': 'cpu', 'steps': 6} | settings)
+    return Trainer(model, tokenizer=tokenizer, train=pairs, val=pairs[:4], cfg=cfg, out=out)
 
 
 def test_a_run_that_ends_inside_its_warmup_says_so_first(tmp_path, capsys):
@@ -285,4 +277,4 @@ def test_a_run_says_once_that_other_programs_take_the_processor(tmp_path, capsys
     assert capsys.readouterr().err == ''
     for _ in range(6): trainer._watch(took=6., used=3.*n)
     err = capsys.readouterr().err
-    assert err.count('other programs use the processor') == 1 and (n == 1 or '--threads 1' in err)
+    assert err.count('other programs use the processor') == 1 and 'threads=1' in err

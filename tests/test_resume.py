@@ -1,4 +1,5 @@
-"A run that is killed, stopped, starved of disk or fed with bad data loses nothing, and ends with the same bits as one that was left alone."
+"""A run that is killed, stopped, starved of disk or fed with bad data loses nothing, and ends with the same bits
+as one that was left alone."""
 
 import json
 import os
@@ -12,7 +13,7 @@ import time
 
 import pytest
 import torch
-from conftest import BIN, tnb
+from conftest import BIN
 
 from transformer_nb import checkpoints
 from transformer_nb.core import seed_everything
@@ -22,7 +23,8 @@ from transformer_nb.transformer import Transformer, preset
 pytestmark = pytest.mark.long(70)  # all: most go on from the same two runs
 
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
-SETTINGS = '--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 --device cpu --seed 3'.split()
+SETTINGS = ('--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 '
+            '--device cpu --seed 3').split()
 
 
 @pytest.fixture(scope='module')
@@ -182,15 +184,8 @@ def trainer(out, score=None, **settings):
     model = Transformer(preset('tiny', vocab_size=40, N=1, d_model=16, d_ff=32, h=2, max_len=32))
     words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
     pairs = [(words(), words()) for _ in range(60)]
-    return Trainer(
-        model,
-        None,
-        pairs,
-        pairs[:10],
-        TrainingConfig(**dict(steps=6, batch_tokens=64, warmup=4, every=2, device='cpu') | settings),
-        out,
-        score=score,
-    )
+    cfg = TrainingConfig(**{'steps': 6, 'batch_tokens': 64, 'warmup': 4, 'every': 2, 'device': 'cpu'} | settings)
+    return Trainer(model, train=pairs, val=pairs[:10], cfg=cfg, out=out, score=score)
 
 
 def test_stopped_while_validating(tmp_path):

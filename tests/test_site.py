@@ -1,5 +1,6 @@
 """The site: what tools/build_docs.py rewrites, what it refuses, and a small site built from two notebooks."""
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,16 +40,15 @@ def test_references_become_links_outside_code():
 
 
 def test_unknown_reference_names_the_notebook(tmp_path):
-    path = tmp_path / "01_a.ipynb"
-    path.write_text(json.dumps({"cells": [cell("See @fig-none.")]}))
+    (tmp_path / "01_a.ipynb").write_text(json.dumps({"cells": [cell("See @fig-none.")]}))
     with pytest.raises(rw.SiteError, match=r"01_a.ipynb: unresolved reference @fig-none"):
-        bd.rewrite_notebook(path, tmp_path / "a.ipynb", {"01_a.ipynb": "a.ipynb"}, "https://host/doc/")
+        bd.rewrite_notebook(tmp_path, "01_a.ipynb", {"01_a.ipynb": "a.ipynb"}, "https://host/doc/")
 
 
 def test_figures_get_a_number_in_their_caption():
     fig = cell("#| label: fig-waves\n#| fig-cap: Sines and cosines\nplot()", "code")
     numbers = rw.number_labels([fig])
-    rw.rewrite_cell(fig, numbers, {}, "https://host/", [])
+    rw.rewrite_cell(fig, numbers, str, [])
     assert '#| fig-cap: "Figure 1: Sines and cosines"' in fig["source"]
 
 
@@ -57,20 +57,53 @@ def test_fences_keep_what_looks_like_a_reference():
     assert rw.outside_code(lambda t: t.replace("@fig-x", "LOST").replace("$$", "LOST"), text) == text
 
 
+PAGES = {"01_attention.ipynb": "attention.ipynb", "engine/02_costs.ipynb": "engine/costs.ipynb"}
+
+
 @pytest.mark.parametrize("link, expected", [
-    ("[a](01_attention.ipynb)", "[a](attention.ipynb)"),
-    ("[a](01_attention.ipynb#r4)", "[a](attention.ipynb#r4)"),
-    ("[a](./01_attention.ipynb)", "[a](attention.ipynb)"),
-    ("[a](https://host/doc/attention.html#attention)", "[a](attention.html#attention)"),
-    ("[a](https://elsewhere/01_attention.ipynb)", "[a](https://elsewhere/01_attention.ipynb)"),
+    ("01_attention.ipynb", "attention.ipynb"),
+    ("01_attention.ipynb#r4", "attention.ipynb#r4"),
+    ("./01_attention.ipynb", "attention.ipynb"),
+    ("engine/02_costs.ipynb#r9", "engine/costs.ipynb#r9"),
+    ("https://host/doc/attention.html#attention", "attention.html#attention"),
+    ("https://host/doc/engine/costs.html#flops", "engine/costs.html#flops"),
+    ("https://host/doctor/attention.html", "https://host/doctor/attention.html"),
+    ("https://elsewhere/01_attention.ipynb", "https://elsewhere/01_attention.ipynb"),
+    ("elsewhere/01_attention.ipynb", "elsewhere/01_attention.ipynb"),
 ])
 def test_links_become_relative(link, expected):
-    assert rw.rewrite_links(link, {"01_attention.ipynb": "attention.ipynb"}, "https://host/doc/") == expected
+    found = rw.rewrite_links(f"[a]({link})", "06_transformer.ipynb", PAGES, "https://host/doc/")
+    assert found == f"[a]({expected})"
+
+
+@pytest.mark.parametrize("link, expected", [
+    ("../01_attention.ipynb#r4", "../attention.ipynb#r4"),
+    ("02_costs.ipynb", "costs.ipynb"),
+    ("../engine/02_costs.ipynb", "costs.ipynb"),
+    ("https://host/doc/attention.html#attention", "../attention.html#attention"),
+    ("https://host/doc/engine/costs.html#flops", "costs.html#flops"),
+])
+def test_links_of_a_notebook_in_a_folder(link, expected):
+    found = rw.rewrite_links(f"[a]({link})", "engine/01_packing.ipynb", PAGES, "https://host/doc/")
+    assert found == f"[a]({expected})"
+
+
+NOTEBOOKS = sorted((TOOLS.parent / "nbs").rglob("[!.]*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_links_between_notebooks_lead_to_files(path):
+    "GitHub shows the notebooks themselves: a link there is relative to the notebook's folder."
+    cells = json.loads(path.read_text())["cells"]
+    shown = [data for c in cells for out in c.get("outputs", []) if (data := out.get("data", {}).get("text/markdown"))]
+    text = "\n".join("".join(part) for part in [*shown, *(c["source"] for c in cells if c["cell_type"] == "markdown")])
+    links = set(re.findall(r"\]\((?!https?:)([^)#\s]+\.ipynb)", text))
+    assert not [link for link in links if not (path.parent / link).is_file()]
 
 
 def test_language_tabs_switch_together():
     tabs = cell("::: {.panel-tabset}\n\n## English\nOne.\n\n## 日本語\n一。\n\n:::")
-    rw.rewrite_cell(tabs, {}, {}, "https://host/", [])
+    rw.rewrite_cell(tabs, {}, str, [])
     assert tabs["source"].startswith('::: {.panel-tabset group="language"}\n\n## English')
 
 
@@ -143,6 +176,15 @@ def test_every_exported_symbol_has_a_table():
     assert tables and all("| --- |" in t and "**Details**" in t for t in tables)
 
 
+def test_source_links_lead_to_the_line():
+    from transformer_nb import transformer
+    from transformer_nb.engine import packing
+    for sym in (packing.Packing, packing.Packing.pack, transformer.Transformer.encode):
+        file, line = re.search(r"blob/main/(transformer_nb/[\w/]+\.py)#L(\d+)\)", show(sym)).groups()
+        source = (TOOLS.parent / file).read_text().splitlines()[int(line) - 1:][:2]  # a decorator may stand above
+        assert re.search(rf"(def|class) {sym.__name__}\b", "\n".join(source))
+
+
 # ---- checks
 
 @pytest.mark.parametrize("html, complaint", [
@@ -179,27 +221,39 @@ def test_a_stylesheet_must_not_load_from_elsewhere(tmp_path):
 
 # ---- a whole site
 
+DOUBLE = """#| export
+def twice(
+    x:int  # A number
+) -> int:  # Its double
+    "Double it."
+    return 2*x"""
+CALLED = """#| export
+class Twice:
+    "Doubles."
+    def __call__(self,
+        x:int  # Another number
+    ): return 2*x"""
 TOY = {
-    "index.ipynb": [cell("# Toy\n\n> Two pages"), cell("See [the lesson](01_toy.ipynb#r1).")],
+    "index.ipynb": [cell("# Toy\n\n> Three pages"), cell("See [the lesson](01_toy.ipynb#r1).")],
     "01_toy.ipynb": [
         cell("# A lesson\n\n> With everything\n\nBelow the title."),
         cell("#| default_exp toy", "code"),
         cell("::: {.panel-tabset}\n\n## English\nHello.\n\n## 日本語\nこんにちは。\n\n:::"),
         cell(EQUATION),
         cell("<!-- R1 -->\nThe answer."),
-        cell(
-            '#| export\ndef twice(\n    x:int  # A number\n) -> int:  # Its double\n    "Double it."\n    return 2*x',
-            "code",
-        ),
-        cell(
-            '#| export\nclass Twice:\n    "Doubles."\n    def __call__(self,\n        x:int  # Another number\n    ): return 2*x',
-            "code",
-        ),
+        cell(DOUBLE, "code"),
+        cell(CALLED, "code"),
+    ],
+    "deep/01_inner.ipynb": [
+        cell("# Deeper\n\n> In a folder"),
+        cell("#| default_exp deep.inner", "code"),
+        cell("From [the lesson](../01_toy.ipynb#r1), [at the front](../index.ipynb). $x^2$"),
+        cell("[`twice`](https://toy.github.io/toy/toy.html#twice)"),
     ],
 }
 PYPROJECT = """[project]
 name = "toy"
-description = "Two pages"
+description = "Three pages"
 version = "0"
 [project.urls]
 Repository = "https://github.com/toy/toy"
@@ -208,15 +262,24 @@ Documentation = "https://toy.github.io/toy/"
 title = "toy"
 custom_sidebar = true
 """
-SIDEBAR = "website:\n  sidebar:\n    contents:\n      - href: index.ipynb\n      - href: 01_toy.ipynb\n"
+SIDEBAR = """website:
+  sidebar:
+    contents:
+      - href: index.ipynb
+      - href: 01_toy.ipynb
+      - section: "A folder"
+        contents:
+          - href: deep/01_inner.ipynb
+"""
 
 
 def toy_project(root, notebooks=TOY):
     nbs = root / "nbs"
     nbs.mkdir()
-    (root / "toy").mkdir()
+    (root / "toy" / "deep").mkdir(parents=True)
     (root / "toy" / "__init__.py").write_text('__version__ = "0"\n')
-    (root / "toy" / "toy.py").write_text("")
+    for module in ("toy.py", "deep/__init__.py", "deep/inner.py"):
+        (root / "toy" / module).write_text("")
     (root / "pyproject.toml").write_text(PYPROJECT)
     real = TOOLS.parent / "nbs"
     config = (real / "_quarto.yml").read_text()
@@ -224,6 +287,7 @@ def toy_project(root, notebooks=TOY):
     (nbs / "styles.css").write_text((real / "styles.css").read_text())
     (nbs / "sidebar.yml").write_text(SIDEBAR)
     meta = dict(kernelspec=dict(display_name="python3", language="python", name="python3"))
+    (nbs / "deep").mkdir()
     for name, cells in notebooks.items():
         (nbs / name).write_text(json.dumps(dict(cells=cells, metadata=meta, nbformat=4, nbformat_minor=5)))
 
@@ -241,21 +305,24 @@ def toy_site(tmp_path_factory):
     return root / "_docs"
 
 
+HTML = {"index.html", "toy.html", "deep/inner.html"}
+
+
 def test_no_page_asks_for_anything_from_elsewhere(toy_site):
-    assert {p.name for p in toy_site.glob("*.html")} == {"index.html", "toy.html"}
+    assert {p.relative_to(toy_site).as_posix() for p in toy_site.rglob("*.html")} == HTML
     assert check_site(toy_site) == []
 
 
 def test_katex_comes_from_the_site(toy_site):
-    page = PageFacts((toy_site / "toy.html").read_text())
-    katex = [url for url in page.loads if "katex" in url]
-    assert len(katex) == 3 and all((toy_site / url).is_file() for url in katex)
+    for path in (toy_site / "toy.html", toy_site / "deep/inner.html"):
+        katex = [url for url in PageFacts(path.read_text()).loads if "katex" in url]
+        assert len(katex) == 3 and all((path.parent / url).is_file() for url in katex)
     assert list((toy_site / "site_libs/katex/fonts").glob("*.woff2"))
 
 
 def test_search_index_covers_the_pages(toy_site):
     text = (toy_site / "search.json").read_text()
-    assert {e["href"].partition("#")[0] for e in json.loads(text)} == {"index.html", "toy.html"}
+    assert {e["href"].partition("#")[0] for e in json.loads(text)} == HTML
     assert "こんにちは" in text
 
 
@@ -268,12 +335,20 @@ def test_lesson_has_tabs_equation_answer_and_api(toy_site):
     assert "A number" in html and "Another number" in html and "<strong>Its double</strong>" in html
 
 
+def test_pages_of_a_folder_keep_it(toy_site):
+    inner = PageFacts((toy_site / "deep/inner.html").read_text())
+    source = "https://github.com/toy/toy/blob/main/nbs"
+    assert {"../toy.html#r1", "../toy.html#twice", "../index.html", f"{source}/deep/01_inner.ipynb"} <= set(inner.links)
+    toy = PageFacts((toy_site / "toy.html").read_text())
+    assert {"deep/inner.html", f"{source}/01_toy.ipynb"} <= set(toy.links)  # the sidebar, and 'View source'
+
+
 FAULTS = "[gone](02_gone.ipynb) [gone](01_toy.ipynb#gone) ![pixel](https://example.com/pixel.png)"
 
 
 def test_build_fails_and_says_why(tmp_path):
     lesson = [*TOY["01_toy.ipynb"][:3], cell("## twice"), *TOY["01_toy.ipynb"][3:]]
-    toy_project(tmp_path, {"index.ipynb": [*TOY["index.ipynb"], cell(FAULTS)], "01_toy.ipynb": lesson})
+    toy_project(tmp_path, {**TOY, "index.ipynb": [*TOY["index.ipynb"], cell(FAULTS)], "01_toy.ipynb": lesson})
     run = build(tmp_path)
     assert run.returncode == 1
     for complaint in (

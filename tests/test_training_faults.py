@@ -1,11 +1,14 @@
-"What training once got silently wrong: frozen weights, float16, seeds, the caller's random numbers, special ids, shares and errors of several processes."
+"""What training once got silently wrong: frozen weights, float16, seeds, the caller's random numbers, special ids,
+shares and errors of several processes; and what it would get wrong on a GPU, imitated."""
 
 import json
 import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,8 +20,13 @@ from test_first_minutes import TEXT, new_trainer
 from transformer_nb import checkpoints
 from transformer_nb.batching import Batches
 from transformer_nb.core import InputError
+from transformer_nb.corpora import Split
+from transformer_nb.engine import distributed
+from transformer_nb.engine.costs import matmul_rate
+from transformer_nb.engine.distributed import World, parallel
+from transformer_nb.regularization import _chunk_by_chunk
 from transformer_nb.tokenizer import Special, train_tokenizer
-from transformer_nb.training import NotFinite, Trainer, TrainingConfig, batch_loss
+from transformer_nb.training import NotFinite, Objective, Trainer, TrainingConfig, batch_loss, computing
 from transformer_nb.transformer import Transformer, preset
 
 ENV = os.environ | {'OMP_NUM_THREADS': '1'}
@@ -57,7 +65,7 @@ def test_nothing_to_train_is_refused(tmp_path):
     tokenizer = train_tokenizer(TEXT)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2)).requires_grad_(False)
     with pytest.raises(InputError, match='nothing to train'):
-        Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
+        Trainer(model, tokenizer=tokenizer, train=[([5], [6])], cfg=TrainingConfig(steps=1, device='cpu'), out=tmp_path)
 
 
 def test_float16_trains_and_resumes_with_its_scale(tmp_path):
@@ -111,7 +119,7 @@ def test_another_tokenizer_is_refused(tmp_path):
     tokenizer = train_tokenizer(TEXT)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size + 1, N=1, d_model=16, h=2))
     with pytest.raises(InputError, match='pieces'):
-        Trainer(model, tokenizer, [([5], [6])], [], TrainingConfig(steps=1, device='cpu'), tmp_path)
+        Trainer(model, tokenizer=tokenizer, train=[([5], [6])], cfg=TrainingConfig(steps=1, device='cpu'), out=tmp_path)
 
 
 def test_special_ids_of_the_model_rule_in_training(tmp_path):
@@ -125,10 +133,8 @@ def test_special_ids_of_the_model_rule_in_training(tmp_path):
     b.embedding.weight.data[new] = a.embedding.weight.data
     pairs = [([4, 5], [6, 7, 4]), ([5], [4]), ([6, 7, 7], [5, 5])]*4
     renamed = [tuple(new[list(side)].tolist() for side in pair) for pair in pairs]
-    trainers = [
-        Trainer(m, None, p, [], TrainingConfig(steps=4, batch_tokens=16, warmup=2, device='cpu'), tmp_path / str(i))
-        for i, (m, p) in enumerate(((a, pairs), (b, renamed)))
-    ]
+    cfg = TrainingConfig(steps=4, batch_tokens=16, warmup=2, device='cpu')
+    trainers = [Trainer(m, train=p, cfg=cfg, out=tmp_path/'run') for m, p in ((a, pairs), (b, renamed))]
     losses = [[t.train_step(step) for step, _ in zip(t.batches.stream(), range(4))] for t in trainers]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
     batch = Batches(renamed, 64, special=Special(**ids)).make(range(3))
@@ -146,7 +152,7 @@ def test_unequal_shares_of_a_sharded_run_are_refused(tmp_path):
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2))
     cfg = TrainingConfig(steps=1, accumulate=3, shard=True, device='cpu')
     with pytest.raises(InputError, match='choose a multiple of 2'):
-        Trainer(model, tokenizer, [([5], [6])] * 9, [], cfg, tmp_path, world=world(2))
+        Trainer(model, tokenizer=tokenizer, train=[([5], [6])]*9, cfg=cfg, out=tmp_path, world=world(2))
 
 
 def corpus(folder):
@@ -209,3 +215,138 @@ def test_an_error_in_one_process_arrives_with_its_own_traceback(tmp_path):
         and 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (my own fault)' in done.stderr
     )
     assert 'gone, its own message says why (mat1' not in done.stderr
+
+
+# Texts
+
+def test_a_trainer_takes_texts_ids_and_splits(tmp_path):
+    "The same pairs in three forms: the same run."
+    tokenizer = train_tokenizer(TEXT)
+    texts = [(TEXT[i], TEXT[i + 1]) for i in (0, 2)]*4
+    ids = list(zip(*(tokenizer.encode([pair[side] for pair in texts]) for side in (0, 1))))
+    def run(pairs):
+        torch.manual_seed(0)
+        model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2, max_len=32))
+        cfg = TrainingConfig(steps=2, batch_tokens=64, device='cpu')
+        trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=pairs, cfg=cfg, out=tmp_path/'run')
+        return trainer.train_step(next(trainer.batches.stream())), trainer.validate()
+    assert run(texts) == run(ids) == run(Split(texts))
+
+
+def test_texts_that_cannot_be_trained_on_are_refused_with_their_place(tmp_path):
+    tokenizer = train_tokenizer(TEXT)
+    model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2, max_len=32))
+    settings = {'cfg': TrainingConfig(steps=1, device='cpu'), 'out': tmp_path}
+    fine, too_long = (TEXT[0], TEXT[1]), (TEXT[0], TEXT[1]*40)
+    for pairs, place in (([fine, too_long], 'train target:2: '), (Split([too_long], 'a.en', 'a.de', [7]), 'a.de:7: ')):
+        with pytest.raises(InputError, match=place): Trainer(model, tokenizer=tokenizer, train=pairs, **settings)
+    with pytest.raises(InputError, match='give the tokenizer'): Trainer(model, train=[fine], **settings)
+
+
+def test_messages_of_the_library_name_no_option_of_a_command(tmp_path):
+    trainer = new_trainer(tmp_path/'run', steps=50)
+    trainer.model.encoder[0].feed_forward.W_1.weight.data[0, 0] = float('nan')
+    trainer.save()
+    step = next(trainer.batches.stream())
+    with pytest.raises(NotFinite, match=r'go on with resume\(\)') as e: trainer.train_step(step)
+    with pytest.raises(InputError, match='already holds a run') as f: new_trainer(tmp_path/'run').fit(quiet=True)
+    assert '--' not in f'{e.value}{f.value}'
+
+
+# GPUs, imitated
+
+OURS = {'transformer_nb.' + name for name in 'training batching regularization optimizer engine.distributed'.split()}
+
+
+def test_a_step_waits_for_the_gpu_once(tmp_path, monkeypatch):
+    "Whatever gives Python a number of a tensor, or needs one to know a shape, would wait for the GPU."
+    trainer = new_trainer(tmp_path/'run', accumulate=3, clip=1.)
+    step, waits = next(trainer.batches.stream()), Counter()
+    def watched(name, plain):
+        def call(*args, **options):
+            caller = sys._getframe(1).f_globals['__name__']
+            if caller in OURS: waits[caller, name] += 1
+            return plain(*args, **options)
+        return call
+    for name in ('item', 'tolist', 'nonzero', '__bool__', '__float__', '__int__', 'cpu', 'numpy'):
+        monkeypatch.setattr(torch.Tensor, name, watched(name, getattr(torch.Tensor, name)))
+    select = torch.Tensor.__getitem__
+    def getitem(tensor, index):
+        if isinstance(index, torch.Tensor) and index.dtype == torch.bool: waits['a boolean index'] += 1
+        return select(tensor, index)
+    monkeypatch.setattr(torch.Tensor, '__getitem__', getitem)
+    trainer.train_step(step)
+    assert waits == {('transformer_nb.engine.distributed', 'tolist'): 1}
+
+
+def test_a_step_tells_its_time_and_its_stop_with_its_loss(tmp_path):
+    "Two exchanges between the processes would be two waits."
+    trainer = new_trainer(tmp_path/'run')
+    calls, add_up = [], trainer.world.sum
+    trainer.world.sum = lambda *values: calls.append(len(values)) or add_up(*values)
+    trainer.stop.note(15, None)
+    before = trainer.seconds
+    trainer.train_step(next(trainer.batches.stream()))
+    assert calls == [4] and trainer.stopping and trainer.seconds > before
+
+
+def test_float32_uses_tensor_cores_in_a_run_and_nowhere_else(tmp_path, monkeypatch):
+    precision = torch.get_float32_matmul_precision
+    assert precision() == 'highest'
+    with computing(torch.device('cpu')): assert precision() == 'highest'
+    with pytest.raises(KeyError), computing(torch.device('cuda'), 1):
+        assert precision() == 'high'
+        raise KeyError
+    assert precision() == 'highest'
+    torch.set_float32_matmul_precision('medium')   # somebody's own choice stays
+    try:
+        with computing(torch.device('cuda')): assert precision() == 'medium'
+    finally: torch.set_float32_matmul_precision('highest')
+
+
+def test_measuring_the_machine_makes_do_with_the_memory_that_is_left(monkeypatch):
+    plain, most = torch.mm, 1000
+    def mm(a, b, out):
+        if len(a) > most: raise torch.OutOfMemoryError
+        return plain(a, b, out=out)
+    monkeypatch.setattr(torch, 'mm', mm)
+    assert matmul_rate.__wrapped__('cpu') > 0
+    most = 0
+    with pytest.raises(torch.OutOfMemoryError): matmul_rate.__wrapped__('cpu')
+
+
+def test_the_loss_makes_no_tensor_elsewhere():
+    "On the meta device, a table that stood on the CPU would be seen."
+    x, W, y = (torch.empty(*shape, dtype=kind, device='meta')
+        for shape, kind in (((10, 8), torch.float32), ((20, 8), torch.float32), ((10,), torch.int64)))
+    for dtype in (torch.float32, torch.bfloat16):
+        assert {t.device.type for t in _chunk_by_chunk(x, W, y, .1, 4, dtype)} == {'meta'}
+
+
+@pytest.mark.parametrize('dtype, gathered', [(torch.bfloat16, torch.bfloat16), (torch.float32, None)])
+def test_shards_of_layers_are_gathered_in_the_type_of_the_products(monkeypatch, dtype, gathered):
+    fsdp = pytest.importorskip('torch.distributed.fsdp')
+    sharded = []
+    def shard(module, mp_policy=None):
+        types = (mp_policy.param_dtype, mp_policy.reduce_dtype) if mp_policy else None
+        sharded.append((type(module).__name__, types))
+        return module
+    monkeypatch.setattr(fsdp, 'fully_shard', shard)
+    monkeypatch.setattr(torch.distributed, 'is_initialized', lambda: True)
+    net = Objective(Transformer(preset('tiny', vocab_size=8, N=1, d_model=16, h=2)))
+    parallel(net, SimpleNamespace(size=2, device=torch.device('cuda')), shard=True, dtype=dtype)
+    types = gathered, gathered and torch.float32   # of the weights, and of the sums of their gradients
+    assert sharded == [('EncoderLayer', types), ('DecoderLayer', types), ('Objective', None)]
+
+
+@pytest.mark.parametrize('device, backend', [('cuda', 'nccl'), ('cpu', 'gloo')])
+def test_processes_wait_for_the_slow_work_of_the_first(monkeypatch, device, backend):
+    "A vocabulary, or a score, may take longer than NCCL's ten minutes."
+    groups, devices = [], []
+    for name, value in {'RANK': '1', 'WORLD_SIZE': '2', 'LOCAL_RANK': '1'}.items(): monkeypatch.setenv(name, value)
+    monkeypatch.setattr(distributed, 'default_device', torch.device)
+    monkeypatch.setattr(torch.cuda, 'set_device', devices.append)
+    monkeypatch.setattr(torch.distributed, 'init_process_group', lambda kind, timeout: groups.append((kind, timeout)))
+    world = World(device)
+    assert groups == [(backend, timedelta(hours=1))] and (world.rank, world.size) == (1, 2)
+    assert devices == ([torch.device('cuda', 1)] if device == 'cuda' else [])

@@ -13,7 +13,7 @@ from transformer_nb.core import InputError
 from transformer_nb.evaluation import compare, paper_bleu, paper_tokens, score
 from transformer_nb.tokenizer import EOS, PAD, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
-from transformer_nb.translation import TooLong, Translator, clean, rejoin, split_text
+from transformer_nb.translation import TooLong, Translator, _side_by_side, clean, rejoin, split_text
 
 WORDS = 'a the dog cat bird tree sees runs sleeps near small big Hund Katze 犬 猫 が 。 走る 비 옵니다 집'.split()
 SENTENCES = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 9)) + ' .' for i in range(400)]
@@ -72,8 +72,8 @@ def test_one_line_for_each_text(translator, texts):
 @given(ANY)
 def test_beams_and_nbest_take_any_text_too(translator, text):
     hyps = translator.nbest([text, ''], beam=2, n=2)
-    assert hyps[1] == [(0., '')] and 1 <= len(hyps[0]) <= 2
-    assert all(len(line.splitlines()) <= 1 for _, line in hyps[0])
+    assert hyps[1] == [('', 0., [])] and 1 <= len(hyps[0]) <= 2
+    assert all(len(hyp.text.splitlines()) <= 1 for hyp in hyps[0])
 
 
 @pytest.mark.parametrize('max_len', [1, 2, 3, 4, 7])
@@ -226,8 +226,9 @@ def test_batches_side_by_side_do_what_one_by_one_does(copier):
     lines, threads = [*SENTENCES[:100], '', ' '.join(SENTENCES[300:330])], torch.get_num_threads()
     alone = copier.nbest(lines, beam=2, n=2, batch_tokens=512)
     shared = copier.nbest(lines, beam=2, n=2, batch_tokens=512, parallel=3)
-    assert [[text for _, text in hyps] for hyps in shared] == [[text for _, text in hyps] for hyps in alone]
-    assert [s for hyps in shared for s, _ in hyps] == pytest.approx([s for hyps in alone for s, _ in hyps], abs=1e-4)
+    flat = lambda found, name: [getattr(hyp, name) for hyps in found for hyp in hyps]
+    for name in ('text', 'tokens'): assert flat(shared, name) == flat(alone, name)
+    assert flat(shared, 'score') == pytest.approx(flat(alone, 'score'), abs=1e-4)
     assert torch.get_num_threads() == threads
     assert copier.translate([], parallel=2) == [] and copier.translate(['']*3, parallel=2) == ['']*3
 
@@ -242,20 +243,18 @@ def test_batches_really_run_side_by_side(copier, monkeypatch):
     monkeypatch.setattr(Translator, 'search', waiting)
     rows, before = [[5, 6, EOS]]*4, torch.get_num_threads()
     torch.set_num_threads(2)
-    try: copier._side_by_side([rows]*4, (1, 0., 1), 2)
+    try: _side_by_side(lambda rows: copier.search(rows, 1, 0., 1), [rows]*4, 2)
     finally: torch.set_num_threads(before)
     assert cores == [1]*4
 
 
-def test_an_error_in_one_batch_begins_no_further_one(copier, monkeypatch):
+def test_an_error_in_one_batch_begins_no_further_one(copier):
     begun, over = [], Event()
-    def failing(self, rows, *settings):
+    def failing(rows):
         begun.append(rows)
         if not rows: raise InputError('no')
         over.wait(60)
-    monkeypatch.setattr(Translator, 'search', failing)
-    with pytest.raises(InputError, match='no'): copier._side_by_side([[]] + [[[5, EOS]]]*50, (1, 0., 1), 2)
-    monkeypatch.undo()
+    with pytest.raises(InputError, match='no'): _side_by_side(failing, [[]] + [[[5, EOS]]]*50, 2)
     over.set()
     time.sleep(.2)
     assert len(begun) <= 3   # the one that failed, its neighbour, and the next one of its thread
@@ -281,7 +280,7 @@ def test_int8_from_a_checkpoint(small_run):
     plain = Translator.from_pretrained(small_run, 'cpu').nbest(SENTENCES[:40], beam=1, batch_tokens=64)
     alone = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64)
     shared = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64, parallel=2)
-    scores = lambda found: [score for hyps in found for score, _ in hyps]
+    scores = lambda found: [hyp.score for hyps in found for hyp in hyps]
     assert scores(shared) == pytest.approx(scores(alone), abs=1e-4)
     # or float32 in the threads would not be seen
     assert scores(plain) != pytest.approx(scores(alone), abs=1e-4)

@@ -14,16 +14,17 @@ from torch import nn
 from torch.nn.utils import parametrize, parametrizations, prune
 
 from transformer_nb import checkpoints
-from transformer_nb.attention_maps import averaged_heads, cut_path, forced_attention, uniform_heads, without_heads
+from transformer_nb.attention_maps import forced_attention
 from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import beam_search, greedy, sample
 from transformer_nb.feed_forward import FeedForward
 from transformer_nb.engine.inference import DecoderCache, decode_step, inference
+from transformer_nb.experiments.heads import averaged_heads, cut_path, uniform_heads, without_heads
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig
-from transformer_nb.translation import Translator
+from transformer_nb.translation import Translator, _side_by_side
 
 WORDS = 'a the dog cat bird tree sees runs sleeps near small big'.split()
 TEXTS = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 5)) + ' .' for i in range(60)]
@@ -45,7 +46,7 @@ def build(seed=0, **changes):
 
 
 def answers(translator):
-    return [(round(score, 4), text) for hyps in translator.nbest(ASKED, beam=2, n=2) for score, text in hyps]
+    return [(round(hyp.score, 4), hyp.text) for hyps in translator.nbest(ASKED, beam=2, n=2) for hyp in hyps]
 
 
 def fresh(model): return answers(Translator(deepcopy(model), TOKENIZER))
@@ -488,7 +489,7 @@ def test_batches_side_by_side_leave_the_number_of_threads(monkeypatch):
             seen.append(numbers_of_threads())
             return search(self, *args)
         monkeypatch.setattr(Translator, 'search', watched)
-        translator._side_by_side([[[5, 6, 2]]]*4, (1, 0., 1), 2)
+        _side_by_side(lambda rows: translator.search(rows, 1, 0., 1), [[[5, 6, 2]]]*4, 2)
         assert seen == [(1, 3)]*4 and numbers_of_threads() == (3, 3)
         def failing(self, *args): raise InputError('no')
         monkeypatch.setattr(Translator, 'search', failing)

@@ -1,4 +1,4 @@
-"The source distribution makes the wheel, and the wheel works where only it and its dependencies are: no checkout, no notebooks."
+"The source distribution makes the wheel, which works where only it and its dependencies are, without checkout."
 
 import shutil
 import subprocess
@@ -28,6 +28,10 @@ assert _asset('viewer.js') and _asset('viewer.css')                       # and 
 translator = Translator.from_pretrained(sys.argv[1], device='cpu')
 found = translator.translate(['a dog runs .', ''], beam=4, alpha=0.6)
 assert len(found) == 2 and found[1] == '', found
+'''
+FIRST_MINUTE = '''
+from transformer_nb import Translator
+print(Translator.from_pretrained('demo').translate(['a dog runs .']))
 '''
 
 
@@ -72,14 +76,17 @@ def wheel(sdist, tmp_path_factory):
 
 
 def package_files():
-    "The modules, those of the subpackages too, and the data."
-    package = ROOT/'transformer_nb'
-    return {str(path.relative_to(ROOT)) for path in (*package.rglob('*.py'), *package.glob('data/*'))}
+    "Every file of the package: modules in all folders, stubs, data."
+    files = [path for path in (ROOT/'transformer_nb').rglob('*') if path.is_file() and '__pycache__' not in path.parts]
+    assert {'py.typed', 'core.py', 'packing.py', 'transformer.pyi', 'viewer.js'} <= {path.name for path in files}
+    return {str(path.relative_to(ROOT)) for path in files}
 
 
 def test_source_distribution_is_the_package_alone(sdist):
     with tarfile.open(sdist) as tar: held = {member.name.partition('/')[2] for member in tar if member.isfile()}
-    assert package_files() | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
+    package = package_files()
+    assert 'transformer_nb/data/demo/model.safetensors' in package
+    assert package | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
     assert {path.split('/')[0] for path in held if '/' in path} == {'transformer_nb', 'transformer_nb.egg-info'}
 
 
@@ -119,10 +126,12 @@ def check(python, run, cwd):
         text=True,
     )
     assert done.returncode == 0 and done.stdout.count('\n') == 1, done.stderr
+    done = subprocess.run([python, '-I', '-c', FIRST_MINUTE], cwd=cwd, capture_output=True, text=True)
+    assert done.stdout == "['ein Hund läuft .']\n", done.stderr          # and so does the small trained model
 
 
 def test_wheel_imports_and_translates(small_run, wheel, tmp_path):
-    "The dependencies are lent by this environment (a .pth file); the package itself is not: its own link is not followed from there."
+    "This environment lends the dependencies (a .pth file), not the package: its own link is not followed from there."
     python = new_environment(tmp_path/'env')
     site = Path(
         subprocess.run(

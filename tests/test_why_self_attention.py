@@ -1,8 +1,7 @@
-"""Table 1: the layers at the edges of their sizes, the counts on real stacks, and the stored measurements against their own raw times."""
-
+"Table 1's layers take any length, its counts hold for real stacks, its stored figures follow from their raw times."
 import json
 import math
-from itertools import repeat
+from itertools import product, repeat
 from pathlib import Path
 
 import pytest
@@ -11,20 +10,8 @@ from torch import nn
 
 from transformer_nb.attention import attention
 from transformer_nb.experiments.why_self_attention import (
-    Convolution,
-    RestrictedSelfAttention,
-    SelfAttention,
-    dependencies,
-    fit_exponent,
-    layer_flops,
-    longest_chain,
-    neighbours,
-    one_hop,
-    path_lengths,
-    peak_memory,
-    recall_layers,
-    table1_layers,
-)
+    Convolution, RestrictedSelfAttention, SelfAttention, dependencies, fit_exponent, layer_flops, longest_chain,
+    neighbours, one_hop, path_lengths, peak_memory, recall_layers, table1_layers)
 
 MEASURED = json.loads((Path(__file__).parent.parent/'benchmarks'/'results'/'table1.json').read_text())
 
@@ -51,7 +38,7 @@ def test_neighbours_of_a_short_sequence_are_zeros():
 # What is counted
 
 def test_real_stacks_see_as_far_as_the_counted_paths():
-    "Seven layers of restricted attention (r = 5) reach 14 positions and eight all of 17: gradients of the stack itself."
+    "Seven layers of restricted attention (r = 5) reach 14 positions and eight all of 17, by gradients of the stack."
     stack = nn.Sequential(*(RestrictedSelfAttention(8, 5) for _ in range(8))).double()
     x, i = torch.randn(1, 17, 8, dtype=torch.float64), torch.arange(17)
     assert dependencies(stack, x).all()
@@ -131,23 +118,15 @@ def test_stored_paths_are_the_formulas():
     k, r, hops = (MEASURED['paths'][key] for key in ('k', 'r', 'hops'))
     for i, n in enumerate(MEASURED['paths']['n']):
         assert (hops['self-attention'][i], hops['recurrent'][i]) == (1, n - 1)
-        assert hops['convolutional'][i] == hops['separable'][i] == math.ceil(2 * (n - 1) / (k - 1)) and hops[
-            'restricted'
-        ][i] == math.ceil(2 * (n - 1) / (r - 1))
+        assert hops['convolutional'][i] == hops['separable'][i] == math.ceil(2*(n - 1)/(k - 1))
+        assert hops['restricted'][i] == math.ceil(2*(n - 1)/(r - 1))
         assert k**(hops['dilated'][i] - 1) < n <= k**hops['dilated'][i]
 
 
 def test_stored_recall_runs_are_complete():
     task = MEASURED['recall']
     runs = {(r['layers'], r['distance'], r['seed']) for r in task['runs']}
-    assert runs == {
-        (name, distance, seed)
-        for name in recall_layers(5, 8, 5, 0)
-        for distance in task['distances']
-        for seed in task['seeds']
-    }
+    assert runs == set(product(recall_layers(5, 8, 5, 0), task['distances'], task['seeds']))
     for r in task['runs']:
-        assert (
-            r['number'] == len(recall_layers(r['distance'] + 1, 8, task['k'], 0)[r['layers']])
-            and 0 <= r['accuracy'] <= 1
-        )
+        assert r['number'] == len(recall_layers(r['distance'] + 1, 8, task['k'], 0)[r['layers']])
+        assert 0 <= r['accuracy'] <= 1

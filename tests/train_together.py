@@ -1,4 +1,7 @@
-"A few steps of training in float64 for tests/test_distributed.py; run alone or by torchrun: train_together.py OUT STEPS [--shard] [--resume]"
+"""A few steps of training in float64 for tests/test_distributed.py, alone or by torchrun:
+
+    train_together.py OUT STEPS [--shard] [--resume] [--bfloat16]
+"""
 
 import sys
 from pathlib import Path
@@ -15,10 +18,10 @@ seed_everything(0)
 model = Transformer(preset('tiny', vocab_size=40, N=2, d_model=16, d_ff=32, h=2, dropout=.2, max_len=32)).double()
 words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
 pairs = [(words(), words()) for _ in range(120)]
-cfg = TrainingConfig(
-    steps=steps, batch_tokens=64, accumulate=4, warmup=4, clip=1.0, every=2, device='cpu', shard='--shard' in options
-)
-trainer = Trainer(model, None, pairs, pairs[:20], cfg, out)
+if '--bfloat16' in options: model.float()
+cfg = TrainingConfig(steps=steps, batch_tokens=64, accumulate=4, warmup=4, clip=1., every=2, device='cpu',
+    shard='--shard' in options, dtype='bfloat16' if '--bfloat16' in options else 'float32')
+trainer = Trainer(model, train=pairs, val=pairs[:20], cfg=cfg, out=out)
 if '--resume' in options: trainer.resume()
 trainer.fit(quiet=True)
 trainer.world.close()

@@ -10,6 +10,7 @@ import nbdev.showdoc
 from fastcore.docments import DocmentTbl, DocmentText, docments
 from fastcore.nbio import mk_cell
 from nbdev.config import get_config
+from nbdev.doclinks import NbdevLookup, _lineno
 from nbdev.process import Processor
 from nbdev.processors import FilterDefaults, add_show_docs, exec_show_docs
 
@@ -68,6 +69,14 @@ class ParamTable(DocmentTbl):
         return "\n".join(row for row in rows if row)
 
 
+def line_of(
+    name: str,  # A function, method or class with its module: `package.module.Class.method`
+) -> int | None:  # Its line in the module's file; None if it is not found
+    "Find a definition, which nbdev looks for under its short name alone."
+    _, file, _ = NbdevLookup()[name]
+    return _lineno(name.removeprefix(file.removesuffix(".py").replace("/", ".") + "."), file)
+
+
 class TableRenderer(nbdev.showdoc.BasicMarkdownRenderer):
     "`show_doc` with a parameter table under the signature."
 
@@ -77,8 +86,12 @@ class TableRenderer(nbdev.showdoc.BasicMarkdownRenderer):
             self.dm = Signature(self.sym)
 
     def _repr_markdown_(self):
+        text = super()._repr_markdown_()
+        if "#LNone" in text:
+            line = line_of(self.fn)
+            text = text.replace("#LNone", f"#L{line}" if line else "", 1)
         table = ParamTable(self.sym)._repr_markdown_() if self.sig else ""
-        return super()._repr_markdown_() + ("\n\n" + table if table else "")
+        return text + ("\n\n" + table if table else "")
 
 
 nbdev.showdoc.BasicMarkdownRenderer = TableRenderer
@@ -102,7 +115,7 @@ def shown_name(
 
 
 class split_title(Processor):
-    "Give the title and its line a cell of their own: nbdev takes them for the front matter, with all that follows them."
+    "Give the title and its line a cell of their own: nbdev takes them, and all that follows, for the front matter."
 
     def begin(self):
         for i, cell in enumerate(self.nb.cells):

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import nbdev.serve
@@ -20,7 +21,7 @@ from smalldocs.site import build as render_site
 
 from apidoc import DocFilter
 from site_checks import check_site
-from site_rewrites import SiteError, mark_languages, number_labels, rewrite_cell, text_of
+from site_rewrites import SiteError, mark_languages, number_labels, rewrite_cell, rewrite_links, text_of
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 KATEX = re.compile(r"https://cdn\.jsdelivr\.net/npm/katex@[\d.]+/dist")
@@ -39,32 +40,34 @@ def process(cfg, fresh=True):
 # ---- 2. rewrites of the processed notebooks
 
 def page_names(folder):
-    "The page of each processed notebook: `{'engine/01_packing.ipynb': 'packing.ipynb'}`, from its front matter."
+    "The page of each processed notebook: `{'engine/01_packing.ipynb': 'engine/packing.ipynb'}`, from its front matter."
     names = {}
     for path in sorted(folder.rglob("*.ipynb")):
         first = json.loads(path.read_text())["cells"][0]
         front = split_front_matter(text_of(first))[0] if first["cell_type"] == "raw" else {}
-        names[path.relative_to(folder).as_posix()] = Path(front.get("output-file", path.name)).stem + ".ipynb"
+        page = path.with_name(front.get("output-file", path.name)).with_suffix(".ipynb")
+        names[path.relative_to(folder).as_posix()] = page.relative_to(folder).as_posix()
     if len(set(names.values())) < len(names):
         raise SiteError(f"two notebooks would become one page: {sorted(names.values())}")
     return names
 
 
-def rewrite_notebook(path, page, renamed, doc_url):
-    "Rewrite one processed notebook into the page at `page`."
-    nb = json.loads(path.read_text())
+def rewrite_notebook(work, name, renamed, doc_url):
+    "Rewrite the processed notebook `name` into its page."
+    nb = json.loads((work / name).read_text())
     front, body = split_front_matter(text_of(nb["cells"][0]))
     if front:
         front.pop("output-file", None)
         nb["cells"][0]["source"] = f"---\n{yaml.dump(front, allow_unicode=True)}---\n{body}"
     numbers, taken = number_labels(nb["cells"]), []
+    relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=doc_url)
     try:
         for cell in nb["cells"]:
-            rewrite_cell(cell, numbers, renamed, doc_url, taken)
+            rewrite_cell(cell, numbers, relink, taken)
     except SiteError as e:
-        raise SiteError(f"{path.name}: {e}") from None
-    path.unlink()
-    page.write_text(json.dumps(nb, ensure_ascii=False))
+        raise SiteError(f"{name}: {e}") from None
+    (work / name).unlink()
+    (work / renamed[name]).write_text(json.dumps(nb, ensure_ascii=False))
 
 
 def listed(contents, renamed):
@@ -98,16 +101,17 @@ def rewrite(cfg, processed, work):
     shutil.copytree(processed, work, ignore=shutil.ignore_patterns(cfg.doc_path.name))
     renamed = page_names(work)
     for name in renamed:
-        rewrite_notebook(work / name, work / renamed[name], renamed, cfg.doc_url)
+        rewrite_notebook(work, name, renamed, cfg.doc_url)
     rewrite_config(work, renamed)
     return renamed
 
 
 # ---- 3. pages
 
-def finish_page(path, cfg, renamed):
+def finish_page(path, out, cfg, renamed):
     "KaTeX from the site itself, languages, and 'View source' to the notebook as it is named in the repository."
-    html = mark_languages(KATEX.sub("site_libs/katex", path.read_text()))
+    to_root = "../" * (len(path.relative_to(out).parts) - 1)
+    html = mark_languages(KATEX.sub(f"{to_root}site_libs/katex", path.read_text()))
     source = f"{cfg.git_url}/blob/{cfg.branch}/"
     for old, new in renamed.items():
         html = html.replace(f'{source}{new}"', f'{source}{cfg.nbs_path.name}/{old}"')
@@ -119,8 +123,8 @@ def render(cfg, work, renamed):
     site = render_site(work, quiet=True)
     out = Path(site.out)
     shutil.copytree(SITE_LIBS, out / "site_libs", dirs_exist_ok=True)
-    for path in out.glob("*.html"):
-        finish_page(path, cfg, renamed)
+    for path in out.rglob("*.html"):
+        finish_page(path, out, cfg, renamed)
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
     shutil.rmtree(cfg.doc_path, ignore_errors=True)

@@ -1,4 +1,6 @@
-"""Make README.md from nbs/index.ipynb: `python tools/build_readme.py`. With `--check`, only say whether it is up to date."""
+"""Make README.md from nbs/index.ipynb: `python tools/build_readme.py`.
+
+With `--check`, only say whether it is up to date."""
 
 import posixpath
 import re

@@ -1,4 +1,6 @@
-"""What must hold of the built site: no page loads anything from elsewhere, ids are unique, links inside the site lead somewhere."""
+"""What must hold of the built site.
+
+No page loads anything from elsewhere, ids are unique, and links inside the site lead somewhere."""
 
 import re
 from html.parser import HTMLParser
@@ -60,15 +62,19 @@ def broken(path, url, pages):
     return bool(parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids)
 
 
+def check_page(path, page, pages):
+    "Say what is wrong with one page."
+    yield from (f"loads {url} from elsewhere" for url in page.loads if is_outside(url))
+    yield from (f"id {i!r} comes twice (a heading named like a symbol?)" for i in doubles(page.ids))
+    inside = [url for url in page.links + page.loads if not is_outside(url)]
+    yield from (f"broken link {url}" for url in dict.fromkeys(inside) if broken(path, url, pages))
+
+
 def check_site(folder: Path):
     "Return one line for each thing wrong with the site in `folder`."
-    pages = {p.resolve(): PageFacts(p.read_text()) for p in sorted(folder.rglob("*.html"))}
-    wrong = []
-    for path, page in pages.items():
-        wrong += [f"{path.name}: loads {url} from elsewhere" for url in page.loads if is_outside(url)]
-        wrong += [f"{path.name}: id {i!r} comes twice (a heading named like a symbol?)" for i in doubles(page.ids)]
-        inside = [url for url in page.links + page.loads if not is_outside(url)]
-        wrong += [f"{path.name}: broken link {url}" for url in dict.fromkeys(inside) if broken(path, url, pages)]
+    folder = folder.resolve()
+    pages = {p: PageFacts(p.read_text()) for p in sorted(folder.rglob("*.html"))}
+    wrong = [f"{p.relative_to(folder)}: {line}" for p, page in pages.items() for line in check_page(p, page, pages)]
     for css in sorted(folder.rglob("*.css")):
         wrong += [f"{css.name}: loads {url} from elsewhere" for url in CSS_LOAD.findall(css.read_text())]
     return wrong

@@ -37,9 +37,8 @@ def number_labels(cells):
     "Number the labelled equations and figures of a notebook, in order: `{'eq-attention': ('Equation', 1)}`."
     numbers, count = {}, {"Equation": 0, "Figure": 0}
     for cell in cells:
-        kind, pattern, group = (
-            ("Equation", EQUATION, "id") if cell["cell_type"] == "markdown" else ("Figure", FIGURE, 1)
-        )
+        is_text = cell["cell_type"] == "markdown"
+        kind, pattern, group = ("Equation", EQUATION, "id") if is_text else ("Figure", FIGURE, 1)
         for m in pattern.finditer(text_of(cell)):
             count[kind] += 1
             numbers[m[group]] = kind, count[kind]
@@ -62,16 +61,21 @@ def rewrite_references(text, numbers):
     return REFERENCE.sub(link, text)
 
 
-def rewrite_links(text, renamed, doc_url):
-    "Links to notebooks, in whatever folder, get the page's name, and links to this site become relative."
-    pages = {posixpath.basename(path): page for path, page in renamed.items()}
-    text = text.replace(f"]({doc_url}", "](")
-    return re.sub(
-        r"\]\((?:[\w./-]*/)?([\w-]+\.ipynb)(#[^)]*)?\)", lambda m: f"]({pages.get(m[1], m[1])}{m[2] or ''})", text)
+def rewrite_links(text, name, renamed, doc_url):
+    "Links in notebook `name` to other notebooks lead to their pages, and links to this site become relative."
+    folder = posixpath.dirname(name)  # of the notebook; its page is in the same
+
+    def to_page(m):
+        target = posixpath.normpath(posixpath.join(folder, m[1]))
+        return f"]({posixpath.relpath(renamed[target], folder or '.')}{m[2]})" if target in renamed else m[0]
+
+    text = re.sub(r"\]\(([\w./-]+\.ipynb)(#[^)]*|)\)", to_page, text)
+    site = rf"\]\({re.escape(doc_url.rstrip('/'))}/([^)#]*)"
+    return re.sub(site, lambda m: f"]({posixpath.relpath(m[1] or '.', folder or '.')}", text)
 
 
 def rewrite_headings(text, taken):
-    "Headings of the API get the ids that nbdev's links use, and keep their underscores; `profile` stands beside `Profile`."
+    "Headings of the API get the ids that nbdev's links use, and keep their underscores; `Step` and `step` get two."
 
     def heading(m):
         name = m[2].lower()
@@ -82,7 +86,7 @@ def rewrite_headings(text, taken):
 
 
 def rewrite_answers(text, taken):
-    "A comment such as `<!-- R4 -->`, which marks the answer to a reader's question, becomes the anchor `#r4` above its cell."
+    "A comment such as `<!-- R4 -->`, which marks the answer to a question, becomes the anchor `#r4` above its cell."
     ids = [i.lower() for m in ANSWER.finditer(text) for i in re.findall(r"R\d+", m[1])]
     new = [i for i in dict.fromkeys(ids) if i not in taken]
     taken += new
@@ -90,24 +94,28 @@ def rewrite_answers(text, taken):
     return (anchors + "\n\n" if anchors else "") + text
 
 
-def rewrite_cell(cell, numbers, renamed, doc_url, taken):
-    "Rewrite one cell of a processed notebook, in place; `taken` collects the ids it makes."
-    def markdown(text):
-        text = re.sub(r"\A(?:#\|.*\n)+", "", text)  # directives that nbdev leaves in Markdown cells
-        text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
-        text = outside_code(lambda t: rewrite_equations(t, numbers), text)
-        text = outside_code(lambda t: rewrite_references(t, numbers), text)
-        return outside_code(lambda t: rewrite_links(t, renamed, doc_url), text)
+def rewrite_cell(cell, numbers, relink, taken):
+    "Rewrite one cell of a processed notebook, in place; `relink` rewrites links, `taken` collects the ids it makes."
     source = text_of(cell)
     if cell["cell_type"] == "markdown":
-        cell["source"] = markdown(rewrite_answers(source, taken))
+        cell["source"] = rewrite_text(rewrite_answers(source, taken), numbers, relink)
     if label := FIGURE.search(source):
         prefix = "{} {}: ".format(*numbers[label[1]])
         cell["source"] = CAPTION.sub(lambda m: m[1] + json.dumps(prefix + m[2], ensure_ascii=False), source)
     for data in (out.get("data", {}) for out in cell.get("outputs", [])):
         if "text/markdown" in data:
             text = "".join(data["text/markdown"])
-            data["text/markdown"] = markdown(rewrite_headings(text, taken) if "show_doc(" in source else text)
+            text = rewrite_headings(text, taken) if "show_doc(" in source else text
+            data["text/markdown"] = rewrite_text(text, numbers, relink)
+
+
+def rewrite_text(text, numbers, relink):
+    "Rewrite what stands in a Markdown cell, or what a code cell shows as Markdown."
+    text = re.sub(r"\A(?:#\|.*\n)+", "", text)  # directives that nbdev leaves in Markdown cells
+    text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
+    text = outside_code(lambda t: rewrite_equations(t, numbers), text)
+    text = outside_code(lambda t: rewrite_references(t, numbers), text)
+    return outside_code(relink, text)
 
 
 # ---- pages

@@ -1,1 +1,32 @@
+"The paper 'Attention Is All You Need' as a package. The names below are imported when they are first used."
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
+    from .tokenizer import Tokenizer
+    from .training import Trainer, TrainingConfig
+    from .transformer import Transformer, TransformerConfig, preset
+    from .translation import Translator
+
 __version__ = "0.1.0"
+__all__ = ['Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset']
+
+# `checkpoints` gives the Transformer its `from_pretrained`
+_PLACES = {
+    'Tokenizer': 'tokenizer',
+    'Trainer': 'training',
+    'TrainingConfig': 'training',
+    'Transformer': 'checkpoints',
+    'TransformerConfig': 'transformer',
+    'Translator': 'translation',
+    'preset': 'transformer',
+}
+
+
+def __getattr__(name:str):
+    if name not in _PLACES: raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(f'.{_PLACES[name]}', __name__), name)
+    return found
+
+
+def __dir__() -> list[str]: return sorted({*globals(), *__all__})

@@ -19,7 +19,8 @@ def _refuse_numbers(mask):
     "A mask of numbers would be added to the scores by one function, and inverted bit by bit by another."
     if mask is None or mask.dtype == torch.bool: return
     raise TypeError(
-        f"a mask is boolean, True = may attend, and not {mask.dtype}: write mask.bool() (or mask > 0) where 1 stands for it, "
+        f"a mask is boolean, True = may attend, and not {mask.dtype}: write mask.bool() (or mask > 0) where 1 stands "
+        "for it, "
         "mask == 0 where a mask is added to the scores"
     )
 

@@ -8,10 +8,11 @@ Docs: https://transformer-nb.github.io/transformer_nb/batching.html.md"""
 __all__ = ['pad', 'Batch', 'make_batch', 'encode_pairs', 'by_length', 'Batches', 'Step', 'prefetch']
 
 # %% ../nbs/10_batching.ipynb #22a36663
-from dataclasses import dataclass
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import chain, count, islice, pairwise
-from queue import SimpleQueue
-from threading import Event, Semaphore, Thread
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from .core import InputError
-from .tokenizer import BOS, EOS, PAD, Special
+from .tokenizer import PAD, Special
 
 # %% ../nbs/10_batching.ipynb #e2db4089
 def pad(
@@ -43,48 +44,52 @@ class Batch:
     src:Tensor      # Source ids ending in EOS, shape (b, n)
     tgt_in:Tensor   # Target ids after BOS, shape (b, m)
     tgt_out:Tensor  # The same ending in EOS: what to predict, shape (b, m)
-    n_tokens:int=None  # Target tokens to predict, EOS included; None: counted once, here
-    pad_id:int=PAD     # Id of padding
+    pad_id:int=PAD  # Id of padding
+    lengths:tuple = field(init=False)   # Real tokens of each source and of each target, EOS included: two lists
+    targets:Tensor = field(init=False)  # The real tokens of tgt_out, sentence after sentence, shape (n_tokens,)
 
     def __post_init__(self):
-        if self.n_tokens is None: self.n_tokens = int((self.tgt_out != self.pad_id).sum())
+        is_source, is_target = (table != self.pad_id for table in (self.src, self.tgt_out))
+        self.lengths = is_source.sum(1).tolist(), is_target.sum(1).tolist()
+        self.targets = self.tgt_out[is_target]
+
+    @property
+    def n_tokens(self): return len(self.targets)  # target tokens to predict, EOS included
 
     def __getitem__(self,
         rows:slice # Which sentence pairs
     ) -> 'Batch':
         "A part of the batch, counted anew."
-        return Batch(*(t[rows] for t in (self.src, self.tgt_in, self.tgt_out)), pad_id=self.pad_id)
+        return Batch(self.src[rows], self.tgt_in[rows], self.tgt_out[rows], self.pad_id)
 
     def to(self,
         device # torch device
     ) -> 'Batch':
-        "The batch on another device; the count goes with it, so that no GPU is asked for it."
-        return Batch(
-            *(t.to(device, non_blocking=True) for t in (self.src, self.tgt_in, self.tgt_out)),
-            self.n_tokens,
-            self.pad_id,
-        )
+        "The batch on another device. What was counted goes with it, so that no GPU is asked for it."
+        moved = copy(self)
+        for name in ('src', 'tgt_in', 'tgt_out', 'targets'): setattr(moved, name, _send(getattr(self, name), device))
+        return moved
+
+def _send(table, device):
+    "To a GPU from pinned memory: only from there it is copied while the CPU goes on."
+    if torch.device(device).type == 'cuda' and not table.is_cuda: table = table.pin_memory()
+    return table.to(device, non_blocking=True)
 
 # %% ../nbs/10_batching.ipynb #53269a0c
 def make_batch(
     pairs:list,        # (source ids, target ids), lists or arrays, without BOS and EOS
     special=Special()  # Ids of padding, BOS and EOS: the model's configuration, if it has others
 ) -> Batch:
-    "Pad sentence pairs; the target comes shifted right and unshifted (§3.1)."
+    "Pad sentence pairs; the target comes shifted right and unshifted (§3.1). Raises `InputError` for no pairs."
     if not pairs: raise InputError("a batch of no sentence pairs: give at least one")
-    rows = [[pair[side] for pair in pairs] for side in (0, 1)]
-    src, tgt = (pad(side, pad_id=special.pad_id) for side in rows)
-    return Batch(
-        _ended(src, rows[0], special),
-        F.pad(tgt, (1, 0), value=special.bos_id),
-        _ended(tgt, rows[1], special),
-        pad_id=special.pad_id,
-    )
-
+    sources, targets = zip(*pairs)
+    src, tgt = (pad(rows, pad_id=special.pad_id) for rows in (sources, targets))
+    tgt_in = F.pad(tgt, (1, 0), value=special.bos_id)
+    return Batch(_ended(src, sources, special), tgt_in, _ended(tgt, targets, special), special.pad_id)
 
 def _ended(table, rows, special):
     "One column more, and EOS behind the last token of every row."
-    ends = torch.tensor([[len(row)] for row in rows], device=table.device)
+    ends = torch.tensor([[len(row)] for row in rows])
     return F.pad(table, (0, 1), value=special.pad_id).scatter_(1, ends, special.eos_id)
 
 # %% ../nbs/10_batching.ipynb #3fe031f9
@@ -97,10 +102,9 @@ def encode_pairs(
     sides = [tokenizer.encode([pair[side] for pair in split.pairs]) for side in (0, 1)]
     for file, rows in zip((split.src_file, split.tgt_file), sides):
         for i, row in enumerate(rows):
-            if len(row) + 1 > max_len:
-                raise InputError(
-                    f"{file}:{split.line(i)}: {len(row):,} tokens do not fit the model's max_len {max_len:,}: remove or split the sentence"
-                )
+            if len(row) < max_len: continue  # EOS comes on top
+            raise InputError(f"{file}:{split.line(i)}: {len(row):,} tokens do not fit the model's max_len {max_len:,}: "
+                "remove or split the sentence")
     return list(zip(*sides))
 
 # %% ../nbs/10_batching.ipynb #55fe81f0
@@ -131,25 +135,16 @@ class Batches:
         world:int=1,             # Number of processes
         special=Special()        # Ids of padding, BOS and EOS: the model's configuration, if it has others
     ):
-        if not pairs:
-            raise InputError(
-                "no sentence pairs: a stream of batches needs at least one; give a corpus that is not empty"
-            )
+        if not pairs: raise InputError("no sentence pairs: a stream of batches needs at least one; give more text")
         if not 0 <= rank < world: raise ValueError(f"rank {rank} of {world} processes: ranks go from 0 to {world - 1}")
         if per_step < world:
-            raise InputError(
-                f"{per_step} micro-batches a step are too few for {world} processes: take at least {world} a step, or start fewer processes"
-            )
-        self.batch_tokens, self.seed, self.per_step, self.rank, self.world, self.special = (
-            batch_tokens,
-            seed,
-            per_step,
-            rank,
-            world,
-            special,
-        )
-        self.pairs = list(zip(*(_arrays([pair[side] for pair in pairs]) for side in (0, 1))))
-        n_src, n_tgt = (np.array([len(pair[side]) + 1 for pair in self.pairs]) for side in (0, 1))  # + EOS
+            raise InputError(f"{per_step} micro-batches a step are too few for {world} processes: "
+                f"take at least {world} a step, or start fewer processes")
+        self.batch_tokens, self.seed, self.per_step = batch_tokens, seed, per_step
+        self.rank, self.world, self.special = rank, world, special
+        sources, targets = map(_arrays, zip(*pairs))
+        self.pairs = list(zip(sources, targets))
+        n_src, n_tgt = (np.array([len(row) + 1 for row in rows]) for rows in (sources, targets))  # with EOS
         self.lengths, self.n_targets = np.maximum(n_src, n_tgt), n_tgt
         self.n_batches = len(by_length(self.lengths, np.argsort(self.lengths), batch_tokens))
 
@@ -219,22 +214,11 @@ def prefetch(
     size:int=2  # Items made ahead, at most
 ):              # Yields the same items in the same order
     "Run through `iterable` in a thread; its exceptions are raised here, and closing the generator ends the thread."
-    free, ready, closed = Semaphore(size), SimpleQueue(), Event()
-    def work():
-        try:
-            items = iter(iterable)
-            while free.acquire() and not closed.is_set(): ready.put((next(items), None))
-        except BaseException as e: ready.put((None, e))  # StopIteration too: it marks the end
-    thread = Thread(target=work, daemon=True)
-    thread.start()
+    items, end = iter(iterable), object()
+    thread = ThreadPoolExecutor(1)
     try:
-        while True:
-            item, error = ready.get()
-            if isinstance(error, StopIteration): return
-            if error is not None: raise error
-            free.release()
+        ahead = deque(thread.submit(next, items, end) for _ in range(size))
+        while (item := ahead.popleft().result()) is not end:
+            ahead.append(thread.submit(next, items, end))
             yield item
-    finally:
-        closed.set()
-        free.release()  # wakes the thread if it waits for a place
-        thread.join()
+    finally: thread.shutdown(cancel_futures=True)

@@ -14,16 +14,19 @@ import json
 import os
 import shutil
 import warnings
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from importlib import resources
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import shorten
 
 import torch
+from fastcore.basics import patch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from, save_file
 
-from .core import InputError
+from .core import InputError, default_device
 from .tokenizer import Tokenizer, check_tokenizer
 from .transformer import PerHead, Transformer, TransformerConfig
 
@@ -38,7 +41,6 @@ FILES = (
     'manifest.json',
 )
 
-
 @dataclass
 class Checkpoint:
     "What a checkpoint directory holds."
@@ -46,6 +48,7 @@ class Checkpoint:
     tokenizer:Tokenizer  # The shared vocabulary, or None
     training:dict        # Step, seconds and settings of the run
     path:Path            # Where it was read from
+    files:dict = None    # What its manifest says of each file: (bytes, sha256); None if it was not read
 
 # %% ../nbs/13_checkpoints.ipynb #f27b6e67
 def save(
@@ -56,7 +59,7 @@ def save(
     optimizer=None,      # torch optimizer, to resume from here
     write:bool=True      # False: only help to gather sharded weights (processes of rank > 0)
 ):
-    "Write a checkpoint directory, whole or not at all; raises `InputError` where it cannot be written, or the vocabulary is not the model's."
+    "Write a checkpoint, whole or not at all; `InputError` where that fails, or the vocabulary is not the model's."
     check_tokenizer(tokenizer, model.cfg)
     tensors = {'model.safetensors': whole_tensors(model.state_dict(), write)}
     if optimizer: tensors['optimizer.safetensors'] = whole_tensors(_state(optimizer), write)
@@ -90,10 +93,8 @@ def _state(optimizer):
 def _write(folder, cfg, tensors, tokenizer, training):
     folder.mkdir(parents=True)
     # A width that was worked out stays open: the model that is read can be changed like the one that was written
-    _write_json(
-        folder / 'config.json',
-        {name: None if isinstance(value, PerHead) else value for name, value in asdict(cfg).items()},
-    )
+    given = {name: None if isinstance(value, PerHead) else value for name, value in asdict(cfg).items()}
+    _write_json(folder/'config.json', given)
     for name, values in tensors.items(): save_file(values, folder/name)
     if tokenizer: tokenizer.save(folder/'tokenizer.model')
     if training is not None: _write_json(folder/'training.json', training)
@@ -147,30 +148,37 @@ def check_own(
     "Raises `InputError` if something else lies there, before it costs a run its end."
     if found := _foreign(Path(path)):
         raise InputError(
-            f"{path}: is there already and is no checkpoint ({found[0]} lies in it); move that, or choose another directory"
+            f"{path}: is there already and is no checkpoint ({found[0]} lies in it); "
+            "move that, or choose another directory"
         )
 
 # %% ../nbs/13_checkpoints.ipynb #09ebc23e
 AGAIN = 'copy the whole checkpoint directory again, or use an older checkpoint'
 
+@contextmanager
+def _refusing(file, why='', *errors):
+    "In this block these errors, and those of the disk, become one line that names the file and the remedy."
+    try: yield
+    except FileNotFoundError: raise InputError(f"{file}: missing; {AGAIN}") from None
+    except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
+    except errors as e: raise InputError(f"{file}: {why} ({shorten(str(e), 160)}); {AGAIN}") from None
+
 def verify(
     path:str|Path # A checkpoint directory
 ):
-    "Raises `InputError`, naming the file, if a checkpoint is of another format or a file of it is missing, cut off or altered."
+    "Raises `InputError`, naming the file, if a checkpoint is of another format, or a file missing, cut off or altered."
     _read(Path(path))
 
 def _read(path, keep=()):
-    "Check every file against the manifest, each read once; returns the bytes of those in `keep`."
-    return {name: _checked(path/name, *promised, name in keep) for name, promised in _manifest(path).items()}
+    "Check every file against the manifest, each read once; the bytes of those in `keep`, and what the manifest says."
+    files = _manifest(path)
+    return {name: _checked(path/name, *promised, name in keep) for name, promised in files.items()}, files
 
 def _checked(file, size, sha256, keep=True):
-    try:
-        with open(file, 'rb') as f:
-            found = os.fstat(f.fileno()).st_size
-            data = f.read() if keep else None
-            digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
-    except FileNotFoundError: raise InputError(f"{file}: missing; {AGAIN}") from None
-    except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
+    with _refusing(file), open(file, 'rb') as f:
+        found = os.fstat(f.fileno()).st_size
+        data = f.read() if keep else None
+        digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
     if found < size: raise InputError(f"{file}: broken, cut off ({found:,} of {size:,} bytes); {AGAIN}")
     if digest.hexdigest() != sha256:
         raise InputError(f"{file}: broken, altered (it is not as manifest.json says); {AGAIN}")
@@ -180,26 +188,24 @@ def _checked(file, size, sha256, keep=True):
 def _manifest(path):
     "What manifest.json promises: name -> (bytes, sha256)."
     file = path/'manifest.json'
-    if not os.path.exists(file) and 'format' not in _json(path / 'config.json'):
-        raise InputError(f"{file}: missing; {AGAIN}")
-    manifest = _json(file if os.path.exists(file) else path/'config.json')
+    there = file.exists()
+    manifest = _json(file if there else path/'config.json')
+    if not there and 'format' not in manifest: raise InputError(f"{file}: missing; {AGAIN}")
     if manifest.get('format') != FORMAT:
         raise InputError(
             f"{path}: a checkpoint of format {manifest.get('format')}, and this version reads format {FORMAT}; "
             "train again, or use the version of transformer_nb that wrote it"
         )
-    try: files = {name: (int(entry['bytes']), entry['sha256']) for name, entry in manifest['files'].items()}
-    except (KeyError, TypeError, ValueError, AttributeError): files = {}
-    if not set(FILES[:2]) <= files.keys() <= set(FILES[:-1]): raise InputError(f"{file}: broken; {AGAIN}")
+    with _refusing(file, 'broken', KeyError, TypeError, ValueError, AttributeError):
+        files = {name: (int(entry['bytes']), entry['sha256']) for name, entry in manifest['files'].items()}
+        if not set(FILES[:2]) <= files.keys() <= set(FILES[:-1]): raise ValueError('files of another kind')
     return files
 
 def _json(file, data=None):
     "A table from a file, or from its bytes where they have been read."
-    try: value = json.loads(file.read_bytes() if data is None else data)
-    except FileNotFoundError: raise InputError(f"{file}: missing; {AGAIN}") from None
-    except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
-    except (ValueError, RecursionError): value = None
-    if not isinstance(value, dict): raise InputError(f"{file}: broken or cut off; {AGAIN}")
+    with _refusing(file, 'broken or cut off', ValueError, RecursionError):
+        value = json.loads(file.read_bytes() if data is None else data)
+        if not isinstance(value, dict): raise ValueError('no table')
     return value
 
 # %% ../nbs/13_checkpoints.ipynb #b071f8be
@@ -213,35 +219,42 @@ def steps(
 def newest(
     run:str|Path # Directory of a training run
 ) -> Path:  # Its newest valid checkpoint
-    "The newest checkpoint of a run whose files are all as written; warns of each newer one that is broken, raises `InputError` if none is left."
+    "The newest whole checkpoint of a run; warns of each newer one that is broken, raises `InputError` if none is left."
     return _pick(Path(run), steps(run))[0]
 
 def find(
-    path:str|Path # A checkpoint directory, or a run that holds some
+    path:str|Path # A checkpoint directory, a run that holds some, or 'demo'
 ) -> Path:  # A checkpoint directory
-    "The checkpoint meant by `path`: itself, the run's average, or its newest valid step; raises `InputError` if there is none."
-    path = _itself(Path(path))
-    return path if _claims(path) else _pick(path, [*steps(path), path/'averaged'])[0]
+    "What `path` means: itself, the run's average, or its newest valid step; raises `InputError` if there is none."
+    return _open(path)[0]
 
-def _claims(path): return any(os.path.isfile(path/name) for name in ('manifest.json', 'config.json'))
+def _open(path, keep=()):
+    "The checkpoint meant by `path`, and what `_read` gives."
+    path = _itself(Path(path))
+    claims = any((path/name).is_file() for name in ('manifest.json', 'config.json'))
+    return (path, *_read(path, keep)) if claims else _pick(path, [*steps(path), path/'averaged'], keep)
 
 def _itself(path):
-    "`path`, or the old checkpoint set aside for it where a crash came between the two renames."
-    return path if path.exists() or not _beside(path, 'old').is_dir() else _beside(path, 'old')
+    "`path`; the old checkpoint set aside for it, where a crash came between the two renames; or what ships as 'demo'."
+    if path.is_dir(): return path
+    if _beside(path, 'old').is_dir(): return _beside(path, 'old')
+    return resources.files('transformer_nb')/'data'/'demo' if str(path) == 'demo' else path
 
 # %% ../nbs/13_checkpoints.ipynb #10677fe9
 def _pick(run, candidates, keep=()):
-    "The last candidate that is valid, and its bytes; each broken one behind it is warned of."
+    "The last candidate that is valid, and what `_read` gives; each broken one behind it is warned of."
     if not run.is_dir(): raise InputError(f"{run}: no such checkpoint directory; train one with tnb-train --out {run}")
     faults = []
-    for path in reversed([p for p in candidates if p.is_dir()]):
-        try: return path, _read(path, keep)
+    for path in reversed(candidates):
+        if not path.is_dir(): continue
+        try: return path, *_read(path, keep)
         except InputError as e:
             faults.append(e)
             warnings.warn(f"a broken checkpoint is passed over: {e}", stacklevel=3)
     if faults: raise InputError(f"{run}: holds no valid checkpoint; the newest: {faults[0]}")
     raise InputError(
-        f"{run}: holds no checkpoint (no config.json); copy the whole directory again, or train one with tnb-train --out {run}"
+        f"{run}: holds no checkpoint (no config.json); copy the whole directory again, "
+        f"or train one with tnb-train --out {run}"
     )
 
 # %% ../nbs/13_checkpoints.ipynb #b5651f24
@@ -273,68 +286,64 @@ def _complete(path):
 
 # %% ../nbs/13_checkpoints.ipynb #9e364aa4
 def load(
-    path:str|Path,        # A checkpoint directory, or a run that holds some
+    path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
     device:str='cpu'      # torch device
 ) -> Checkpoint:
-    "Read and verify a checkpoint; raises `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
-    path, keep = _itself(Path(path)), FILES[:4]  # the optimizer's state is checked, but not kept
-    path, data = (path, _read(path, keep)) if _claims(path) else _pick(path, [*steps(path), path/'averaged'], keep)
-    # the bytes go before the model comes: a quarter less memory
-    weights = _tensors(path/'model.safetensors', data.pop('model.safetensors'))
-    model = _build(path/'config.json', data['config.json'])
-    _fill(model, path/'model.safetensors', weights)
-    tokenizer = _tokenizer(path/'tokenizer.model', data['tokenizer.model']) if 'tokenizer.model' in data else None
-    training = _json(path/'training.json', data['training.json']) if 'training.json' in data else {}
-    return Checkpoint(model.to(device).eval(), tokenizer, training, path)
+    "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
+    path, data, files = _open(path, FILES[:4])  # the optimizer's state is checked, but not kept
+    model, file = _model(path, data).to(device), path/'tokenizer.model'
+    with _refusing(file, 'no SentencePiece model', RuntimeError):
+        tokenizer = Tokenizer(data[file.name]) if file.name in data else None
+    return Checkpoint(model, tokenizer, _json(path/'training.json', data.get('training.json', '{}')), path, files)
+
+@patch(cls_method=True)
+def from_pretrained(cls:Transformer,
+    path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
+    device:str='cpu'      # torch device, or 'auto'
+) -> Transformer:  # In eval mode and float32, whatever the weights were stored as
+    "The model of a checkpoint, and nothing else of it; raises `InputError` as `load` does."
+    return _model(*_open(path, FILES[:2])[:2]).float().to(default_device(device))
 
 # %% ../nbs/13_checkpoints.ipynb #79a2cd58
+def _model(path, data):
+    "The model that a checkpoint's config.json describes, with its weights."
+    file = path/'model.safetensors'
+    with _refusing(file, 'no safetensors file', SafetensorError):
+        weights = tensors_from(data.pop(file.name))  # the bytes go before the model comes: a quarter less memory
+    model = _build(path/'config.json', data['config.json'])
+    with _refusing(file, 'does not fit config.json beside it', RuntimeError):
+        model.load_state_dict(weights, assign=True)  # float64 stays float64
+    return model.eval()
+
 def _build(file, data):
     "The model that a config.json describes, its weights still random."
     cfg = _json(file, data)
-    unknown = set(cfg) - {f.name for f in fields(TransformerConfig)}
-    if unknown:
-        raise InputError(
-            f"{file}: unknown field {sorted(unknown)[0]!r}; use the version of transformer_nb that wrote it"
-        )
-    try:
-        # the caller's random numbers stay as they are
-        with torch.random.fork_rng([]): return Transformer(TransformerConfig(**cfg))
-    except (TypeError, ValueError, ArithmeticError, RuntimeError) as e:
-        raise InputError(f"{file}: describes no model ({shorten(str(e), 120)}); {AGAIN}") from None
-
-def _fill(model, file, weights):
-    try: model.load_state_dict(weights, assign=True)  # float64 stays float64
-    except RuntimeError as e:
-        why = shorten(str(e).splitlines()[1], 160, placeholder=' …')
-        raise InputError(f"{file}: does not fit config.json beside it ({why}); {AGAIN}") from None
-
-def _tensors(file, data):
-    try: return tensors_from(data)
-    except SafetensorError: raise InputError(f"{file}: no safetensors file; {AGAIN}") from None
-
-def _tokenizer(file, data):
-    try: return Tokenizer(data)
-    except RuntimeError: raise InputError(f"{file}: no SentencePiece model; {AGAIN}") from None
+    if unknown := sorted(cfg.keys() - {f.name for f in fields(TransformerConfig)}):
+        raise InputError(f"{file}: unknown field {unknown[0]!r}; use the version of transformer_nb that wrote it")
+    with (_refusing(file, 'describes no model', TypeError, ValueError, ArithmeticError, RuntimeError),
+          torch.random.fork_rng([])):  # the caller's random numbers stay as they are
+        return Transformer(TransformerConfig(**cfg))
 
 # %% ../nbs/13_checkpoints.ipynb #285b8609
 def load_optimizer(
     path:str|Path,  # Checkpoint directory
     optimizer       # torch optimizer of the same model, filled in place
 ):
-    "Read the optimizer's state back, to go on with training; raises `InputError` if it is missing, broken or of another model."
-    path, name = Path(path), 'optimizer.safetensors'
-    promised = _manifest(path).get(name)
+    "Read the optimizer's state back, to resume; raises `InputError` if it is missing, broken or of another model."
+    file = Path(path)/'optimizer.safetensors'
+    promised = _manifest(file.parent).get(file.name)
     if not promised:
         raise InputError(
-            f"{path / name}: missing, as this checkpoint is not one to resume from; use a step-* directory of the run"
+            f"{file}: missing, as this checkpoint is not one to resume from; use a step-* directory of the run"
         )
+    with _refusing(file, 'no safetensors file', SafetensorError): tensors = tensors_from(_checked(file, *promised))
     state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
-    for key, value in _tensors(path/name, _checked(path/name, *promised)).items():
+    for key, value in tensors.items():
         i, part = key.split('.')
-        state.setdefault(int(i), {})[part] = value
-    fits = all(i < len(params) and v.shape in ((), params[i].shape) for i, s in state.items() for v in s.values())
-    if not fits: raise InputError(f"{path/name}: of another model; {AGAIN}")
-    state = {i: {k: _spread(v, params[i]) for k, v in s.items()} for i, s in state.items()}
+        i = int(i)
+        if i >= len(params) or value.shape not in ((), params[i].shape):
+            raise InputError(f"{file}: of another model; {AGAIN}")
+        state.setdefault(i, {})[part] = _spread(value, params[i])
     optimizer.load_state_dict({'state': state, 'param_groups': optimizer.state_dict()['param_groups']})
 
 def _spread(value, like):
@@ -370,7 +379,7 @@ def average(
     paths:list,     # Checkpoint directories of one run
     out:str|Path    # Directory to write
 ) -> Checkpoint:  # The average, as written
-    "The mean of several checkpoints' weights (§6.1: the last 5 of base, the last 20 of big), written as a checkpoint; raises `InputError` for checkpoints of different models."
+    "The mean of checkpoints' weights (§6.1: the last 5 of base, 20 of big), written; `InputError` for unlike models."
     if not paths: raise InputError(f"{out}: nothing to average; train first")
     last = load(paths[-1])
     total = {k: v.double() for k, v in last.model.state_dict().items()}

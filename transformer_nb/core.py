@@ -32,28 +32,22 @@ class InputError(ValueError):
 def default_device(
     name:str='auto' # 'auto', or a torch device such as 'cpu', 'cuda', 'cuda:1', 'mps'
 ) -> torch.device:
-    "The device to compute on: `name`, or for 'auto' the accelerator where there is one, else the CPU; raises `InputError` for one that is not there."
+    "The device to compute on, for 'auto' the accelerator or the CPU; raises `InputError` for one that is not there."
     if name != 'auto': return _device(name)
     if torch.cuda.is_available(): return torch.device('cuda')
     return torch.device('mps' if torch.backends.mps.is_available() else 'cpu')
 
 def _device(name):
     "The device of this name; raises `InputError` where this machine has none, or torch was built without it."
-    try:
-        device = torch.device(name)
+    try: device = torch.device(name)
     except RuntimeError:
-        raise InputError(
-            f"there is no kind of device called {name!r}: choose auto, cpu, cuda, cuda:1 … or mps"
-        ) from None
-    count = getattr(getattr(torch, device.type, None), 'device_count', lambda: 0)()
+        raise InputError(f"no kind of device is called {name!r}: choose auto, cpu, cuda, cuda:1 … or mps") from None
+    kind = device.type
+    count = getattr(getattr(torch, kind, None), 'device_count', lambda: 0)()
     if (device.index or 0) < count: return device
-    if count:
-        raise InputError(
-            f"device {name}: this machine has {device.type}:0 to {device.type}:{count - 1}; choose one of these, or auto"
-        )
-    raise InputError(
-        f"device {name}: torch finds no {device.type} device here; choose auto or cpu, or install a torch that is built for one"
-    )
+    why = f'torch finds no {kind} device here; choose auto or cpu, or install a torch that is built for one'
+    if count: why = f'this machine has {kind}:0 to {kind}:{count - 1}; choose one of these, or auto'
+    raise InputError(f"device {name}: {why}")
 
 # %% ../nbs/engine/00_core.ipynb #4ee89121
 @torch.inference_mode(False)
@@ -61,9 +55,8 @@ def product_seconds(
     dtype:str,         # What the CPU multiplies in: 'float32' or 'bfloat16'
     seconds:float=.05  # About how long to measure
 ) -> float:  # The fastest of several runs
-    "Seconds of one product of a feed-forward layer with its gradients, on the CPU, with float32 weights under autocast."
-    own = torch.Generator().manual_seed(0)  # the global random stream stays as it is
-    x, W = (torch.randn(n, 256, generator=own, device='cpu').requires_grad_() for n in (1536, 1024))
+    "Seconds of one product of a feed-forward layer with its gradients, on the CPU: float32 weights under autocast."
+    x, W = (torch.ones(n, 256, device='cpu', requires_grad=True) for n in (1536, 1024))
     times, end = [], perf_counter() + seconds
     while len(times) < 5 or perf_counter() < end:  # the first is a warm-up; on a busy machine several are slow
         start = perf_counter()
@@ -76,14 +69,13 @@ def product_seconds(
 def fast_dtype(
     device:torch.device # Where the products are computed
 ) -> str:  # 'bfloat16', 'float16' (training then needs a loss scaler) or 'float32'
-    "The dtype for matrix products in training: the one that this GPU multiplies fastest, on a CPU bfloat16 where it is measured to be faster."
+    "The dtype for products in training: what this GPU multiplies fastest; on a CPU bfloat16 if it is measured faster."
     if device.type == 'cpu': return _cpu_dtype()
     if device.type != 'cuda': return 'float32'
     capability = torch.cuda.get_device_capability(device)
     return 'bfloat16' if capability >= (8, 0) else 'float16' if capability >= (7, 0) else 'float32'
 
-@cache
-# once a process
+@cache  # once a process
 def _cpu_dtype(): return 'bfloat16' if product_seconds('float32') >= 1.1*product_seconds('bfloat16') else 'float32'
 
 # %% ../nbs/engine/00_core.ipynb #0a65c2a4
@@ -124,24 +116,20 @@ def profile(
     name = name or environ.get('TNB_PROFILE') or ('gpu' if torch.cuda.is_available() else 'cpu')
     file, sections = _settings({'cpu', 'gpu', 'ci', name})
     if not file:
-        if name not in ('cpu', 'gpu', 'ci'):
-            raise InputError(
-                f"no profile [{name}]: choose cpu, gpu or ci, or write a section [{name}] into a settings.ini"
-            )
-        return Profile(name=name, device=str(default_device()))
+        if name in ('cpu', 'gpu', 'ci'): return Profile(name, str(default_device()))
+        raise InputError(f"no profile [{name}]: choose cpu, gpu or ci, or write a section [{name}] into a settings.ini")
     if name not in sections: raise InputError(f"{file}: no profile [{name}]; it has {', '.join(sections.sections())}")
-    given = {f.name: (f.type, sections[name][f.name]) for f in fields(Profile) if f.name in sections[name]}
-    try: return Profile(name=name, **{key: kind(value) for key, (kind, value) in given.items()})
+    section = sections[name]
+    try: return Profile(name, **{f.name: f.type(section[f.name]) for f in fields(Profile) if f.name in section})
     except ValueError as e: raise InputError(f"{file}: [{name}] {e}") from None
 
 def _settings(names):
-    "The nearest settings.ini with one of these sections, and what it says; another project's, or one that does not parse, is passed over."
-    here = Path.cwd()
-    for file in (folder/'settings.ini' for folder in (here, *here.parents)):
-        sections = ConfigParser(interpolation=None)
+    "The nearest settings.ini with one of these sections, and what it says; others, or broken ones, are passed over."
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        file, sections = folder/'settings.ini', ConfigParser(interpolation=None)
         try: sections.read(file, encoding='utf-8')
         except (Error, UnicodeDecodeError): continue
-        if names & set(sections.sections()): return file, sections
+        if names.intersection(sections.sections()): return file, sections
     return None, None
 
 # %% ../nbs/engine/00_core.ipynb #2b4db9a9
@@ -164,15 +152,15 @@ def seeded(
         (random.getstate, random.setstate),
         (np.random.get_state, np.random.set_state),
         (torch.get_rng_state, torch.set_rng_state),
+        (torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all),  # of no GPU, where there is none
     ]
-    if torch.cuda.is_available(): generators.append((torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
     if torch.backends.mps.is_available(): generators.append((torch.mps.get_rng_state, torch.mps.set_rng_state))
-    before = [get() for get, _ in generators]
+    before = [(put, get()) for get, put in generators]
     try:
         seed_everything(seed)
         yield
     finally:
-        for (_, put), state in zip(generators, before): put(state)
+        for put, state in before: put(state)
 
 # %% ../nbs/engine/00_core.ipynb #21fcb9e2
 # Okabe and Ito's palette, safe for colour-blind readers

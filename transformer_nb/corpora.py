@@ -12,6 +12,7 @@ __all__ = ['VAL_NAMES', 'decode_line', 'read_lines', 'Split', 'read_parallel', '
 import gzip
 import zlib
 from dataclasses import dataclass
+from itertools import compress, count
 from pathlib import Path
 
 from .core import InputError
@@ -19,28 +20,25 @@ from .english_german.grammar import builtin_corpus
 
 # %% ../nbs/08_corpora.ipynb #15f14995
 def decode_line(
-    line:bytes,     # One line, without its newline
+    line:bytes,     # One line, without its newline; a carriage return may end it
     path:str|Path,  # Where it stands, for the message
-    i:int           # Its number, from 1
+    i:int           # Its number, from 1: the first may begin with a byte order mark
 ) -> str:
-    "A line as text, without a carriage return at its end and a byte order mark at the file's start; raises `InputError` naming the line if it is not UTF-8."
-    try:
-        return line.removesuffix(b'\r').decode('utf-8-sig' if i == 1 else 'utf-8')
+    "A line as text, without carriage return and byte order mark; raises `InputError`, naming it, if it is not UTF-8."
+    try: return line.removesuffix(b'\r').decode('utf-8-sig' if i == 1 else 'utf-8')
     except UnicodeDecodeError as e:
-        raise InputError(
-            f"{path}:{i}: not UTF-8 (byte {e.start + 1}); convert the file, for example with iconv"
-        ) from None
+        raise InputError(f"{path}:{i}: not UTF-8 (byte {e.start + 1}); "
+            "convert the file, for example with iconv") from None
 
 # %% ../nbs/08_corpora.ipynb #c8f2c056
 def read_lines(
     path:str|Path # Text file, UTF-8; a name in .gz is decompressed
 ) -> list[str]:   # One entry a line, without the line end
     "The lines of a text file, cut at newline characters only; raises `InputError` naming file, line and remedy."
-    path = Path(path)
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == '.gz' else path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
+        data = Path(path).read_bytes()
+        if str(path).endswith('.gz'): data = gzip.decompress(data)
+    except FileNotFoundError: raise InputError(f"{path}: no such file; check the path") from None
     except (OSError, EOFError, zlib.error) as e:
         raise InputError(f"{path}: cannot be read ({e}); check or copy the file again") from None
     if not data: raise InputError(f"{path}: the file is empty; give a file with one sentence a line")
@@ -77,21 +75,18 @@ def read_parallel(
     "Two files as sentence pairs; raises `InputError` for unequal line counts and for empty lines."
     src, tgt = read_lines(src_file), read_lines(tgt_file)
     if len(src) != len(tgt):
-        raise InputError(
-            f"{src_file}: {len(src):,} lines, but {tgt_file} has {len(tgt):,}: line i of one must be the translation of line i of the other"
-        )
-    empty = {i for i, pair in enumerate(zip(src, tgt)) if not all(side.strip() for side in pair)}
-    if empty and not drop_empty:
-        i = min(empty)
-        raise InputError(
-            f"{tgt_file if src[i].strip() else src_file}:{i + 1}: empty line ({len(empty):,} such pairs); remove the line from both files, or leave such pairs out with drop_empty (--drop-empty)"
-        )
-    kept = [i for i in range(len(src)) if i not in empty]
-    if not kept:
+        raise InputError(f"{src_file}: {len(src):,} lines, but {tgt_file} has {len(tgt):,}: "
+            "line i of one must be the translation of line i of the other")
+    full = [all(map(str.strip, pair)) for pair in zip(src, tgt)]
+    if not (drop_empty or all(full)):
+        i = full.index(False)
+        file = tgt_file if src[i].strip() else src_file
+        raise InputError(f"{file}:{i + 1}: empty line ({full.count(False):,} such pairs); "
+            "remove the line from both files, or leave such pairs out with drop_empty (--drop-empty)")
+    if not any(full):
         raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence a line")
-    return Split(
-        [(src[i], tgt[i]) for i in kept], str(src_file), str(tgt_file), [i + 1 for i in kept] if empty else None
-    )
+    lines = None if all(full) else list(compress(count(1), full))
+    return Split(list(compress(zip(src, tgt), full)), str(src_file), str(tgt_file), lines)
 
 # %% ../nbs/08_corpora.ipynb #4a39fdf1
 @dataclass
@@ -106,9 +101,8 @@ class Corpus:
     ) -> Split:
         "The split of that name; raises `InputError` if there is none."
         if name in self.splits: return self.splits[name]
-        raise InputError(
-            f"the corpus has no split {name!r}, only {', '.join(self.splits)}; add {name}.{self.src} and {name}.{self.tgt}"
-        )
+        raise InputError(f"the corpus has no split {name!r}, only {', '.join(self.splits)}; "
+            f"add {name}.{self.src} and {name}.{self.tgt}")
 
     @property
     def tests(self):
@@ -129,28 +123,21 @@ def load_folder(
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give a folder with train.{src} and train.{tgt}, or 'builtin'")
     for file in sorted(folder.iterdir()):
-        name, lang = _stem_and_language(file)
-        if lang != src: continue
+        name, _, lang = file.name.removesuffix('.gz').rpartition('.')
         split = 'val' if name in VAL_NAMES else name
-        if split not in ('train', 'val') and not name.startswith('test'): continue
-        splits[split] = read_parallel(file, _partner(folder, name, tgt, file), drop_empty)
-    if not splits:
-        raise InputError(
-            f"{folder}: no train.{src}, val.{src} or test*.{src} (also .gz) in it; check the two languages (--src, --tgt) and the folder"
-        )
-    return Corpus(src, tgt, splits)
+        if lang == src and (split in ('train', 'val') or split.startswith('test')):
+            splits[split] = read_parallel(file, _partner(file, f'{name}.{tgt}'), drop_empty)
+    if splits: return Corpus(src, tgt, splits)
+    raise InputError(f"{folder}: no train.{src}, val.{src} or test*.{src} (also .gz) in it; "
+        "check the two languages (--src, --tgt) and the folder")
 
-def _stem_and_language(file):
-    name = file.name.removesuffix('.gz')
-    stem, _, lang = name.rpartition('.')
-    return stem, lang
-
-def _partner(folder, name, tgt, file):
+def _partner(file, name):
+    "The file of that name beside `file`, plain or packed."
     for end in ('', '.gz'):
-        if (folder/f'{name}.{tgt}{end}').is_file(): return folder/f'{name}.{tgt}{end}'
-    raise InputError(
-        f"{file}: its translation {name}.{tgt} (or .gz) is missing; add it, or choose another target language (--tgt)"
-    )
+        partner = file.with_name(name + end)
+        if partner.is_file(): return partner
+    raise InputError(f"{file}: its translation {name} (or .gz) is missing; "
+        "add it, or choose another target language (--tgt)")
 
 # %% ../nbs/08_corpora.ipynb #c25879fe
 def load_builtin(
@@ -173,7 +160,5 @@ def load_corpus(
 ) -> Corpus:
     "Whatever `--data` names, as a corpus."
     if data == 'builtin': return load_builtin(n_train)
-    if ',' in data:
-        src_file, tgt_file = data.split(',', 1)
-        return Corpus(src, tgt, {'train': read_parallel(src_file, tgt_file, drop_empty)})
+    if ',' in data: return Corpus(src, tgt, {'train': read_parallel(*data.split(',', 1), drop_empty)})
     return load_folder(data, src, tgt, drop_empty)

@@ -41,7 +41,8 @@ class Embedding(nn.Module):
         "The message for an id outside the vocabulary."
         V = len(self.weight)
         bad = ids[(ids < 0) | (ids >= V)][0].item()
-        return f"token id {bad} is outside the vocabulary of {V} (0 to {V - 1}): use the tokenizer that the model was trained with"
+        return (f"token id {bad} is outside the vocabulary of {V} (0 to {V - 1}): "
+                "use the tokenizer that the model was trained with")
 
     def logits(self,
         x:Tensor  # Decoder output, shape (..., d_model)

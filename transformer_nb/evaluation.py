@@ -19,8 +19,8 @@ from .core import InputError
 # %% ../nbs/15b_evaluation.ipynb #9b5b264b
 def _full_stop(word, after):
     "A word's full stop is a word of its own, but not in 'z.B.', 'J.', '3.', '...', nor before a small letter."
+    if not re.search(r'[^.]\.$', word) or after[:1].islower(): return word
     stem = word[:-1]
-    if not stem or word[-1] != '.' or stem[-1] == '.' or after[:1].islower(): return word
     inside = '.' in stem and any(map(str.isalpha, stem))
     initial, ordinal = len(stem) == 1 and stem.isupper(), len(stem) < 3 and stem.isdigit()
     return word if inside or initial or ordinal else f'{stem} .'
@@ -28,7 +28,7 @@ def _full_stop(word, after):
 def paper_tokens(
     text:str # One line
 ) -> str:  # Its words with single spaces between them
-    "Words as the paper's German scores count them: near to Moses' tokenizer, compounds split as its authors' script splits them."
+    "Words as the paper's German scores count them: near to Moses' tokenizer, compounds split like its authors did."
     text = re.sub(r"[^\w\s.'`,-]|_|'", r' \g<0> ', text)             # all signs but . , -
     text = re.sub(r'(?<!\d),|,(?!\d)', ' , ', text)                  # not the one in 1,5
     words = re.sub(r'\.{2,}', r' \g<0> ', text).split()
@@ -38,34 +38,27 @@ def paper_tokens(
 # %% ../nbs/15b_evaluation.ipynb #bd270880
 def _check_pairs(hypotheses, references):
     if len(hypotheses) != len(references):
-        raise InputError(
-            f"{len(hypotheses):,} translations, but {len(references):,} references: line i of one must belong to line i of the other"
-        )
+        raise InputError(f"{len(hypotheses):,} translations, but {len(references):,} references: "
+            "line i of one must belong to line i of the other")
     if not hypotheses: raise InputError("nothing to score: give at least one translation")
 
 def paper_bleu(
     hypotheses:list, # Translations, plain text
     references:list  # What they should be, same order
 ) -> dict:  # 'score' and a signature that says how it was counted
-    "Tokenised, cased, compound-split BLEU, the kind of Table 2: only to stand beside numbers of that kind. Raises `InputError` as `score` does."
+    "Tokenised, cased, compound-split BLEU: only to stand beside Table 2 and its like. Raises what `score` raises."
     _check_pairs(hypotheses, references)
     metric = sacrebleu.BLEU(tokenize='none', smooth_method='none', force=True)
     found = metric.corpus_score(list(map(paper_tokens, hypotheses)), [list(map(paper_tokens, references))])
-    return {
-        'score': round(found.score, 2),
-        'signature': str(metric.get_signature()).replace('tok:none', 'tok:moses-like+compounds'),
-    }
+    signature = str(metric.get_signature()).replace('tok:none', 'tok:moses-like+compounds')
+    return {'score': round(found.score, 2), 'signature': signature}
 
 # %% ../nbs/15b_evaluation.ipynb #491ade66
-# force: no warning about spaces before full stops, which the built-in corpus has by design
-def _metrics(tokenize):
-    try:
-        return {'BLEU': sacrebleu.BLEU(tokenize=tokenize, force=True), 'chrF': sacrebleu.CHRF()}
+def _metrics(tokenize='13a'):
+    try: return {'BLEU': sacrebleu.BLEU(tokenize=tokenize, force=True), 'chrF': sacrebleu.CHRF()}
     except (KeyError, RuntimeError):
-        raise InputError(
-            f"tokenizer {tokenize!r}: sacreBLEU has none of this name, or lacks its package (pip install 'sacrebleu[ja,ko]'); take 13a, zh or char"
-        ) from None
-
+        raise InputError(f"tokenizer {tokenize!r}: sacreBLEU has none of this name, or lacks its package "
+            "(pip install 'sacrebleu[ja,ko]'); take 13a, zh or char") from None
 
 def score(
     hypotheses:list,       # Translations
@@ -73,14 +66,13 @@ def score(
     intervals:bool=False,  # Also 95 % confidence intervals, from 1,000 bootstrap draws?
     tokenize:str='13a'     # What sacreBLEU takes for words: '13a'; without spaces 'zh', 'char' (characters), 'ja-mecab'
 ) -> dict:  # 'BLEU' and 'chrF': 'score', 'signature', and 'interval' (lower, upper) if wanted
-    "BLEU and chrF by sacreBLEU, cased and detokenised, with the signatures that make them comparable; raises `InputError` where the two do not match in number, or for an unknown `tokenize`."
+    "BLEU and chrF by sacreBLEU, cased, detokenised; raises `InputError` for unequal numbers or an unknown `tokenize`."
     _check_pairs(hypotheses, references)
     found = {}
     for name, metric in _metrics(tokenize).items():
         result = metric.corpus_score(hypotheses, [references], n_bootstrap=1000 if intervals else 1)
-        signature = str(metric.get_signature())
-        value = json.loads(result.format(is_json=True, signature=signature))
-        found[name] = {'score': value['score'], 'signature': signature}
+        value = json.loads(result.format(is_json=True, signature=str(metric.get_signature())))
+        found[name] = {'score': value['score'], 'signature': value['signature']}
         if not intervals: continue
         mean, half = value.get('confidence_mean', 0.), value.get('confidence_var', 0.)
         found[name]['interval'] = (round(mean - half, 2), round(mean + half, 2))
@@ -92,18 +84,16 @@ def compare(
     b:list,         # Translations of another, of the same sentences
     references:list # What they should be, same order
 ) -> dict:  # 'BLEU' and 'chrF': 'scores' (a, b), 'difference' b − a, 'p', 'signature'
-    "Is system b better than a, or is it chance? Paired approximate randomisation by sacreBLEU (10,000 trials); raises `InputError` as `score` does."
+    "Is b better than a, or is it chance? Paired approximate randomisation, 10,000 trials; raises what `score` raises."
     for hypotheses in (a, b): _check_pairs(hypotheses, references)
-    signatures, results = PairedTest([('a', a), ('b', b)], _metrics('13a'), [references], test_type='ar')()
-    found, k = {}, sum(map(str.__ne__, a, b))
-    for name, key in zip(('BLEU', 'chrF'), signatures):
+    metrics, changed = _metrics(), sum(x != y for x, y in zip(a, b))
+    signatures, results = PairedTest([('a', a), ('b', b)], metrics, [references], test_type='ar')()
+    # sacreBLEU counts only what differs by *more*: equal systems would get 0.0001.
+    # Of the 2^changed ways to swap, two differ as much.
+    least = min(1., 2.**(1 - changed))
+    found = {}
+    for name, key in zip(metrics, signatures):
         x, y = results[key]
-        # sacreBLEU counts only what differs by *more*: equal systems would get 0.0001. Of the 2^k ways to swap, two differ as much.
-        p = min(1., max(y.p_value, 2.**(1 - k)))
-        found[name] = {
-            'scores': (round(x.score, 2), round(y.score, 2)),
-            'difference': round(y.score - x.score, 2),
-            'p': round(p, 4),
-            'signature': str(signatures[key]),
-        }
+        found[name] = {'scores': (round(x.score, 2), round(y.score, 2)), 'difference': round(y.score - x.score, 2),
+            'p': round(max(y.p_value, least), 4), 'signature': str(signatures[key])}
     return found

@@ -8,13 +8,10 @@ Docs: https://transformer-nb.github.io/transformer_nb/multihead.html.md"""
 __all__ = ['MultiHeadAttention']
 
 # %% ../nbs/02_multihead.ipynb #6b282e00
-import torch
-import torch.nn.functional as F
 from fastcore.basics import patch
 from torch import Tensor, nn
 
 from .attention import attention, fused_attention
-from .engine.packing import PackedMask, Packing
 
 # %% ../nbs/02_multihead.ipynb #cce85a21
 class MultiHeadAttention(nn.Module):
@@ -45,28 +42,30 @@ def split(self:MultiHeadAttention,
 
 @patch
 def project(self:MultiHeadAttention,
+    q:Tensor,  # Queries, shape (..., n, d_model); any axes may stand in front, usually the batch
     k:Tensor,  # Keys, shape (..., m, d_model)
     v:Tensor   # Values, shape (..., m, d_model)
-) -> tuple[Tensor, Tensor]: # (..., h, m, d_k) and (..., h, m, d_v)
-    "Keys and values of every head; decoding computes them once and keeps them."
-    if k.shape[:-1] != v.shape[:-1]:
-        raise ValueError(
-            f"keys of shape {tuple(k.shape)} and values of shape {tuple(v.shape)}: every key needs its value"
-        )
-    return self.split(self.W_k(k)), self.split(self.W_v(v))
+) -> tuple:    # Q (..., h, n, d_k), K (..., h, m, d_k), V (..., h, m, d_v); None for None
+    "Queries, keys and values of every head; what is None is left out."
+    if k is not None and k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(f"keys {tuple(k.shape)} and values {tuple(v.shape)}: every key needs its value")
+    pairs = (self.W_q, q), (self.W_k, k), (self.W_v, v)
+    return tuple(None if x is None else self.split(W(x)) for W, x in pairs)
 
 # %% ../nbs/02_multihead.ipynb #5a8c5f6a
 @patch
 def attend(self:MultiHeadAttention,
-    q:Tensor,                 # Queries, shape (..., n, d_model); any axes may stand in front, usually the batch
+    Q:Tensor,                 # Projected queries, shape (..., h, n, d_k)
     K:Tensor,                 # Projected keys, shape (..., h, m, d_k)
     V:Tensor,                 # Projected values, shape (..., h, m, d_v)
-    mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend
+    mask=None,                # Boolean, broadcasts to (..., h, n, m), True = may attend; or an object that attends
     need_weights:bool=False   # Also return the weights? (slower: they are stored)
 ) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
-    "Attention of every head over projected keys and values, then W^O."
-    Q, weights = self.split(self.W_q(q)), None
-    if need_weights: heads, weights = attention(Q, K, V, mask)
+    "Attention of every head, then concatenation and W^O; raises `ValueError` where there are no weights to return."
+    weights, attends = None, hasattr(mask, 'attend')
+    if attends and need_weights: raise ValueError(f"{type(mask).__name__} has no weights: give padded tables and a boolean mask")
+    if attends: heads = mask.attend(Q, K, V)
+    elif need_weights: heads, weights = attention(Q, K, V, mask)
     else: heads = fused_attention(Q, K, V, mask)
     return self.W_o(heads.transpose(-3, -2).flatten(-2)), weights
 
@@ -75,30 +74,8 @@ def forward(self:MultiHeadAttention,
     q:Tensor,                 # Queries, shape (..., n, d_model)
     k:Tensor,                 # Keys, shape (..., m, d_model)
     v:Tensor,                 # Values, shape (..., m, d_model)
-    mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend; or a PackedMask
+    mask=None,                # Boolean, broadcasts to (..., h, n, m), True = may attend; or an object that attends
     need_weights:bool=False   # Also return the weights? (slower: they are stored)
 ) -> tuple[Tensor, Tensor|None]:  # Output (..., n, d_model); weights (..., h, n, m) or None
-    "Project, attend in every head, concatenate, project back; packed sequences (t, d_model) come with a `PackedMask`, and then v is k."
-    if not isinstance(mask, PackedMask): return self.attend(q, *self.project(k, v), mask, need_weights)
-    if v is not k or need_weights:
-        raise ValueError(
-            "packed sequences: the values must be the keys, and there are no weights; give padded tables for anything else"
-        )
-    return self.packed(q, k, mask), None
-
-# %% ../nbs/02_multihead.ipynb #87ccdeb3
-def _together(x, *maps):
-    "Several linear maps of the same x as one matrix product."
-    bias = None if maps[0].bias is None else torch.cat([m.bias for m in maps])
-    return F.linear(x, torch.cat([m.weight for m in maps]), bias).split([m.out_features for m in maps], -1)
-
-@patch
-def packed(self:MultiHeadAttention,
-    q:Tensor,         # Queries end to end, shape (t_q, d_model)
-    k:Tensor,         # Keys, which are the values too, shape (t_k, d_model)
-    mask:PackedMask   # Where the sequences begin and end
-) -> Tensor:          # Shape (t_q, d_model)
-    "Multi-head attention within each of the packed sequences."
-    if q is k: Q, K, V = _together(q, self.W_q, self.W_k, self.W_v)
-    else: Q, (K, V) = self.W_q(q), _together(k, self.W_k, self.W_v)
-    return self.W_o(mask.attend(Q, K, V, self.h))
+    "Project, attend in every head, concatenate, project back."
+    return self.attend(*self.project(q, k, v), mask, need_weights)

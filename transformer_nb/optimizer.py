@@ -28,9 +28,8 @@ def adam(
 ) -> torch.optim.Adam:
     "Adam with the paper's β1 0.9, β2 0.98, ε 1e-9 (§5.3), fused where torch can; `lrate` sets the rate each step."
     if not any(p.requires_grad for p in model.parameters()):
-        raise InputError(
-            "nothing to train: every parameter is frozen; call requires_grad_() on the model, or on the part of it to be trained"
-        )
+        raise InputError("nothing to train: every parameter is frozen; call requires_grad_() on the model, "
+            "or on the part of it to be trained")
     fused = all(_can_fuse(p) for p in {(p.device, p.dtype): p for p in model.parameters()}.values())
     return torch.optim.Adam(model.parameters(), lr=0., betas=(.9, .98), eps=1e-9, fused=fused)
 

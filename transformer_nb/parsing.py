@@ -24,8 +24,9 @@ from torch import Tensor
 
 from .batching import pad
 from .core import InputError, plot_style, seed_everything
+from .corpora import read_lines
 from .decoding import BeamSearch, beam_search, length_penalty
-from .engine.inference import BLOCK, own_precision
+from .engine.inference import own_precision
 from .tokenizer import Tokenizer, train_tokenizer
 from .training import Trainer, TrainingConfig
 from .transformer import Transformer, TransformerConfig
@@ -37,17 +38,20 @@ class Tree(NamedTuple):
     label:str    # Such as NP; the tag, such as NN, at a leaf
     kids:object  # Tuple of trees; at a leaf the word, a str
 
+    @property
+    def is_leaf(self):
+        "Does a word stand below, and no tree?"
+        return isinstance(self.kids, str)
+
     def __str__(self):
         if not self.kids: return ''
-        inside = self.kids if isinstance(self.kids, str) else ' '.join(map(str, self.kids))
-        return f'({self.label} {inside})'
+        return f"({self.label} {self.kids if self.is_leaf else ' '.join(map(str, self.kids))})"
 
 def leaves(
     tree:Tree # Any tree
 ) -> list:    # Its leaves, each a Tree with a word
     "The tags and words of a tree, from left to right."
-    if isinstance(tree.kids, str): return [tree]
-    return [leaf for kid in tree.kids for leaf in leaves(kid)]
+    return [tree] if tree.is_leaf else [leaf for kid in tree.kids for leaf in leaves(kid)]
 
 def words_of(
     tree:Tree # Any tree
@@ -64,40 +68,36 @@ def read_trees(
     name:str='trees'  # Name of the text in an error, such as its file
 ) -> list:            # Trees
     "All trees of a text; raises `InputError` naming the line where brackets do not match."
-    trees, stack, begin = [], [], 0
+    stack, begin = [Tree('', [])], 0  # below the open brackets: what holds the whole trees
 
     def fault(why):
         raise InputError(f"{name}:{text.count(chr(10), 0, begin) + 1}: {why}; correct the tree, or take it out")
 
     for found in TOKEN.finditer(text):
-        token = found[0]
-        if not stack: begin = found.start()
-        if token[0] == '(': stack.append((token[1:].strip() or 'TOP', []))
-        elif not stack: fault(f"{token!r} stands outside of a tree")
-        elif token == ')': (stack[-2][1] if len(stack) > 1 else trees).append(_node(*stack.pop(), fault))
-        else: stack[-1][1].append(token)
-        if len(stack) > DEPTH: fault(f"more than {DEPTH} brackets within each other")
-    if stack: fault("a bracket that opens here is never closed")
-    return trees
+        token, outside = found[0], len(stack) == 1
+        if outside: begin = found.start()
+        if token[0] == '(': stack.append(Tree(token[1:].strip() or 'TOP', []))
+        elif outside: fault(f"{token!r} stands outside of a tree")
+        elif token == ')':
+            node = _node(*stack.pop(), fault)
+            stack[-1].kids.append(node)
+        else: stack[-1].kids.append(token)
+        if len(stack) > DEPTH + 1: fault(f"more than {DEPTH} brackets within each other")
+    if len(stack) > 1: fault("a bracket that opens here is never closed")
+    return stack[0].kids
 
 # %% ../nbs/18_parsing.ipynb #11804cf4
 def _node(label, kids, fault):
     if not kids: fault(f"nothing stands in the bracket {label}")
-    if len(kids) == 1 and isinstance(kids[0], str): return Tree(label, kids[0])
-    if any(isinstance(kid, str) for kid in kids): fault(f"{label} holds a word without a tag")
-    return Tree(label, tuple(kids))
+    if all(isinstance(kid, Tree) for kid in kids): return Tree(label, tuple(kids))
+    if len(kids) > 1: fault(f"{label} holds a word without a tag")
+    return Tree(label, kids[0])
 
 def load_trees(
-    path:str|Path # Text file (UTF-8) with bracketed trees
+    path:str|Path # Text file (UTF-8) with bracketed trees; a name in .gz is decompressed
 ) -> list:        # Trees as they stand in the file
     "The trees of a file; raises `InputError` for one that cannot be read."
-    try:
-        text = Path(path).read_text(encoding='utf-8')
-    except OSError as e:
-        raise InputError(f"{path}: cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e:
-        raise InputError(f"{path}: not UTF-8 (byte {e.start + 1}); convert the text, for example with iconv") from None
-    return read_trees(text, str(path))
+    return read_trees('\n'.join(read_lines(path)), str(path))
 
 # %% ../nbs/18_parsing.ipynb #3ca8600a
 def plot_tree(
@@ -106,23 +106,21 @@ def plot_tree(
 ):                # matplotlib Figure
     "A tree with its root at the top and its words in one row."
     import matplotlib.pyplot as plt  # not above: the commands, which draw nothing, start without it
-    def depth(node): return 0 if isinstance(node.kids, str) else 1 + max(map(depth, node.kids))
+    def height(node): return 0 if node.is_leaf else 1 + max(map(height, node.kids))
     plot_style()
-    bottom, column = -depth(tree) - 1, count()
+    bottom, column = -height(tree) - 1, count()
     fig, ax = plt.subplots(figsize=(max(4, .72*len(leaves(tree))), -.42*bottom))
     def draw(node, y):
-        if isinstance(node.kids, str):
-            x = next(column)
-            ax.text(x, bottom, node.kids, ha='center', va='center')
-            ax.plot([x, x], [y - .3, bottom + .3], ':', color='0.6', lw=1)
-        else:
-            places = [draw(kid, y - 1) for kid in node.kids]
-            x = (places[0] + places[-1])/2
-            for place in places: ax.plot([x, place], [y - .3, y - .7], color='0.6', lw=1)
+        "Draw a node and what is below it; the node stands above the middle of its parts."
+        places = [next(column)] if node.is_leaf else [draw(kid, y - 1) for kid in node.kids]
+        x = (places[0] + places[-1])/2
+        end, style = (bottom + .3, ':') if node.is_leaf else (y - .7, '-')
+        for place in places: ax.plot([x, place], [y - .3, end], style, color='0.6', lw=1)
         ax.text(x, y, node.label, ha='center', va='center', weight='bold', fontsize=9)
+        if node.is_leaf: ax.text(x, bottom, node.kids, ha='center', va='center')
         return x
     draw(tree, 0)
-    ax.set(ylim=(bottom - .5, .6), xlim=(-.6, next(column) - .4), title=title)
+    ax.set(ylim=(bottom - .5, .6), title=title)
     ax.axis('off')
     return fig
 
@@ -131,8 +129,8 @@ def plain(
     tree:Tree # Tree of a treebank
 ) -> Tree:    # What a parser is asked for; None where no word is left
     "A tree without traces, function tags, indices and outer bracket."
-    if isinstance(tree.kids, str): return None if tree.label == '-NONE-' else tree
-    kids = tuple(kid for kid in map(plain, tree.kids) if kid)
+    if tree.is_leaf: return None if tree.label == '-NONE-' else tree
+    kids = tuple(filter(None, map(plain, tree.kids)))
     if not kids: return None
     label = re.split('[-=|]', tree.label)[0] or tree.label
     return kids[0] if label == 'TOP' and len(kids) == 1 else Tree(label, kids)
@@ -142,7 +140,7 @@ def linearise(
     tree:Tree # Tree, plain
 ) -> str:     # Tokens with spaces between them, such as '(NP DT NN )NP'
     "A tree as a sequence of brackets and tags, depth first (Vinyals & Kaiser et al. 2014)."
-    if isinstance(tree.kids, str): return tree.label
+    if tree.is_leaf: return tree.label
     return f"({tree.label} {' '.join(map(linearise, tree.kids))} ){tree.label}"
 
 # %% ../nbs/18_parsing.ipynb #543295f0
@@ -153,23 +151,23 @@ def repair(
     words:list  # The words of the sentence
 ) -> Tree:      # A tree over exactly these words; under TOP if it has not one root
     "The tree that an output means, however broken it is."
-    left, stack = words[::-1], [('TOP', [])]
+    left, stack = words[::-1], [Tree('TOP', [])]
     for token in PIECE.findall(line):
-        if token[0] == '(' and len(stack) < DEPTH - 1: stack.append((token[1:], []))
-        elif token[0] == ')': _close(stack, token[1:])
-        elif token[0] != '(' and left: stack[-1][1].append(Tree(token, left.pop()))
-    stack[-1][1].extend(Tree('XX', word) for word in reversed(left))
-    while len(stack) > 1: _close(stack, stack[-1][0])
-    roots = stack[0][1]
+        mark, label = token[0], token[1:]
+        if mark == ')' and label in [node.label for node in stack[1:]]:
+            while _close(stack) != label: pass
+        elif mark == '(' and len(stack) < DEPTH - 1: stack.append(Tree(label, []))
+        elif mark not in '()' and left: stack[-1].kids.append(Tree(token, left.pop()))
+    stack[-1].kids.extend(Tree('XX', word) for word in reversed(left))
+    while len(stack) > 1: _close(stack)
+    roots = stack[0].kids
     return roots[0] if len(roots) == 1 else Tree('TOP', tuple(roots))
 
-def _close(stack, label):
-    "Close the innermost constituent of that label and all within it, if there is one."
-    if label not in [name for name, _ in stack[1:]]: return
-    while True:
-        name, kids = stack.pop()
-        if kids: stack[-1][1].append(Tree(name, tuple(kids)))
-        if name == label: return
+def _close(stack):
+    "Close the innermost constituent, and tell its label; without a word it vanishes."
+    label, kids = stack.pop()
+    if kids: stack[-1].kids.append(Tree(label, tuple(kids)))
+    return label
 
 # %% ../nbs/18_parsing.ipynb #e77b2126
 PUNCTUATION = {',', ':', '``', "''", '.'}  # Tags of the words that EVALB leaves out
@@ -188,7 +186,7 @@ def brackets(
     "The brackets of a tree that EVALB counts."
     found = Counter()
     def walk(node, start):
-        if isinstance(node.kids, str): return start + 1
+        if node.is_leaf: return start + 1
         end = start
         for kid in node.kids: end = walk(kid, end)
         if node.label != 'TOP' and place[start] < place[end]:
@@ -201,7 +199,7 @@ def brackets(
 def f1(
     gold:list,  # Gold trees, plain
     found:list  # Trees of the parser, same sentences in the same order
-) -> dict:      # 'f1', 'precision', 'recall', 'exact' (trees without a fault), 'tags' (words with the right tag): percent; 'trees'
+) -> dict:      # Percent: 'f1', 'precision', 'recall', 'exact' (faultless trees), 'tags' (right ones); number: 'trees'
     "Labelled bracket F1 by the definition of EVALB; raises `InputError` where the sentences are not the same."
     if len(gold) != len(found):
         raise InputError(f"{len(gold):,} gold trees, but {len(found):,} sentences: tree i must belong to sentence i")
@@ -210,30 +208,24 @@ def f1(
     for i, (a, b) in enumerate(zip(gold, found), 1):
         if words_of(a) != words_of(b):
             raise InputError(f"tree {i}: its words are not those of sentence {i}; give both in the same order")
-        place = places(a)
+        place, tags = places(a), [x == y for x, y in zip(leaves(a), leaves(b))]
         right, given = brackets(a, place), brackets(b, place)
         n.update(gold=right.total(), found=given.total(), matched=(right & given).total(), exact=right == given,
-                 words=len(leaves(a)), tags=sum(x.label == y.label for x, y in zip(leaves(a), leaves(b))))
+                 words=len(tags), tags=sum(tags))
     share = lambda part, whole: round(100*part/max(1, whole), 2)
-    return {
-        'f1': share(2 * n['matched'], n['gold'] + n['found']),
-        'precision': share(n['matched'], n['found']),
-        'recall': share(n['matched'], n['gold']),
-        'exact': share(n['exact'], len(gold)),
-        'tags': share(n['tags'], n['words']),
-        'trees': len(gold),
-    }
+    return {'f1': share(2*n['matched'], n['gold'] + n['found']), 'precision': share(n['matched'], n['found']),
+            'recall': share(n['matched'], n['gold']), 'exact': share(n['exact'], len(gold)),
+            'tags': share(n['tags'], n['words']), 'trees': len(gold)}
 
 # %% ../nbs/18_parsing.ipynb #a8a27eac
-ENDINGS = ('ing', 'ed', 'ly', 'ion', 'ness', 'ment', 'able', 'ous', 'al', 'est', 'er', 's', 'y')
+ENDINGS = re.compile('(ing|ed|ly|ion|ness|ment|able|ous|al|est|er|s|y)?$')
 
 def shape(
     word:str # A rare word
 ) -> str:    # One token, such as '<aing>' or '<A-s>'
     "What a word looks like: digits (0), a capital (A) or neither (a); a hyphen; its ending."
     kind = '0' if any(map(str.isdigit, word)) else 'A' if word[:1].isupper() else 'a'
-    ending = next((e for e in ENDINGS if word.lower().endswith(e)), '')
-    return f"<{kind}{'-' if '-' in word else ''}{ending}>"
+    return f"<{kind}{'-' if '-' in word else ''}{ENDINGS.search(word.lower())[0]}>"
 
 def tree_tokenizer(
     trees:list, # Trees to train on, plain
@@ -249,9 +241,8 @@ def spell(
     words:list # Words of a sentence
 ) -> str:      # Line that the model reads, as many tokens as words
     "A sentence with each unknown word replaced by its shape."
-    return ' '.join(
-        shape(w) if tokenizer.unk_id in ids or not ids else w for w, ids in zip(words, tokenizer.encode(words))
-    )
+    unknown = [not ids or tokenizer.unk_id in ids for ids in tokenizer.encode(words)]
+    return ' '.join(shape(w) if new else w for w, new in zip(words, unknown))
 
 # %% ../nbs/18_parsing.ipynb #0b9de409
 class Parse(NamedTuple):
@@ -289,14 +280,13 @@ def hypotheses(self:Parser,
 ) -> list:                 # For each sentence up to `n` Parses, best first
     "The best trees of sentences, as the search ranks them."
     if isinstance(sentences, str): raise TypeError("sentences is a list: put the sentence into a list")
-    words = [tokens_of(sentence) for sentence in sentences]
+    words = list(map(tokens_of, sentences))
     found = self.nbest([spell(self.tokenizer, w) for w in words], beam, alpha, min(n, beam), batch_tokens)
-    return [[_parse(line, score, w, alpha) for score, line in lines] for w, lines in zip(words, found)]
+    return [[_parse(hyp.text, hyp.score, w, alpha) for hyp in hyps] for w, hyps in zip(words, found)]
 
 def _parse(line, score, words, alpha):
     tree, n = repair(line, words), len(line.split()) + 1  # + EOS
-    logp = score*length_penalty(n, alpha)
-    return Parse(tree, exp(logp/n), linearise(tree) == line)
+    return Parse(tree, exp(score*length_penalty(n, alpha)/n), linearise(tree) == line)
 
 def choose(
     parses:list # Parses of one sentence, best first
@@ -312,13 +302,8 @@ def encode_trees(
     trees:list # Trees, plain
 ) -> list:     # (source ids, target ids)
     "Sentences and their linearised trees as ids."
-    return list(
-        zip(
-            tokenizer.encode([spell(tokenizer, words_of(t)) for t in trees]),
-            tokenizer.encode([linearise(t) for t in trees]),
-        )
-    )
-
+    sources = [spell(tokenizer, words_of(t)) for t in trees]
+    return list(zip(tokenizer.encode(sources), tokenizer.encode(list(map(linearise, trees)))))
 
 def train_parser(
     trees:list,            # Trees to learn from, plain
@@ -337,10 +322,10 @@ def train_parser(
     tokenizer = tree_tokenizer(trees, least)
     model = Transformer(TransformerConfig(vocab_size=tokenizer.vocab_size, **SIZES | sizes))
     pairs = [pair for pair in encode_trees(tokenizer, trees) if max(map(len, pair)) < model.cfg.max_len]
-    cfg = TrainingConfig(
-        steps=steps, batch_tokens=batch_tokens, warmup=warmup, lr_factor=lr_factor, seed=seed, device=device
-    )
-    Trainer(model, tokenizer, pairs, [], cfg, out, {'task': 'parsing', 'trees': len(trees)}).fit(quiet=True)
+    cfg = TrainingConfig(steps=steps, batch_tokens=batch_tokens, warmup=warmup, lr_factor=lr_factor, seed=seed,
+                         device=device)
+    about = {'task': 'parsing', 'trees': len(trees)}
+    Trainer(model, tokenizer=tokenizer, train=pairs, cfg=cfg, out=out, about=about).fit(quiet=True)
     return Parser.from_pretrained(out, device)
 
 # %% ../nbs/18_parsing.ipynb #19ed386f
@@ -354,42 +339,36 @@ class TreeSearch(BeamSearch):
     ):
         super().__init__(model, src, *search, extra=300)
         pieces = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))]
-        size = -(-len(pieces)//BLOCK)*BLOCK  # as many as there are scores
-        special = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id}
-        kind = lambda test: torch.tensor(
-            [i not in special and test(p) for i, p in enumerate(pieces)] + [False] * (size - len(pieces)),
-            device=src.device,
-        )
-        self.opens, self.closes = kind(lambda p: p[:1] == '(' != p), kind(lambda p: p[:1] == ')' != p)
-        self.tags = kind(lambda p: p[:1] not in ('(', ')'))
-        end = {p[1:]: i for i, p in enumerate(pieces) if p[:1] == ')'}
-        # of '(X' the id of ')X'
-        self.end = torch.tensor([end.get(p[1:], tokenizer.unk_id) for p in pieces], device=src.device)
+        for i in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id): pieces[i] = ''
+        ids = {p: i for i, p in enumerate(pieces)}
+        table = lambda of_piece: torch.tensor(list(map(of_piece, pieces)), device=src.device)
+        self.steps = table(lambda p: {'(': 1, ')': -1}.get(p[:1], 0))  # how many brackets more are open after it
+        self.tags = table(lambda p: p[:1] not in ('', '(', ')'))
+        self.ends = table(lambda p: ids.get(')' + p[1:], tokenizer.unk_id))  # of '(X' the id of ')X'
         self.words = (src != self.model.cfg.pad_id).sum(1) - 1
 
     def scores(self):
         "Scores of the next tokens; −∞ for what would not lead to a tree."
-        return super().scores().masked_fill(~self.allowed(), float('-inf'))
+        scores = super().scores()
+        scores[:, :len(self.tags)].masked_fill_(~self.allowed(), float('-inf'))
+        return scores
 
 # %% ../nbs/18_parsing.ipynb #96872142
 @patch
-def allowed(self:TreeSearch) -> Tensor: # Boolean, shape (b·k, V filled up to whole blocks)
+def allowed(self:TreeSearch) -> Tensor: # Boolean, shape (b·k, V)
     "The tokens that may come next in every beam."
-    tokens, k = self.tokens.flatten(0, 1), self.k
-    opens = self.opens[tokens]
-    depths = (opens.int() - self.closes[tokens].int()).cumsum(1)
-    depth, length = depths[:, -1], tokens.shape[1]
-    left = self.words[self.alive].repeat_interleave(k) - self.tags[tokens].sum(1)
-    room = self.limits[self.alive].repeat_interleave(k) - length - left - depth  # tokens to spare
-    # the last bracket that led to this depth
-    innermost = (opens & (depths == depth[:, None])).int().cumsum(1).argmax(1)
-    may = lambda which, when: which & when[:, None]
-    found = may(self.opens, (left > 0) & (room > 2) & ((depth > 0) | (length == 1))) | may(
-        self.tags, (left > 0) & (depth > 0)
-    )
-    closing = (depth > 0) & ~opens[:, -1] & ((depth > 1) | (left == 0))
-    found[torch.arange(len(tokens)), self.end[tokens.gather(1, innermost[:, None])[:, 0]]] |= closing
-    found[:, self.model.cfg.eos_id] = (left == 0) & (depth == 0)
+    tokens, row = self.tokens.flatten(0, 1), self.alive.repeat_interleave(self.k)[:, None]
+    steps, length = self.steps[tokens], tokens.shape[1]
+    depths = steps.cumsum(1)
+    depth = depths[:, -1:]                                              # open brackets
+    left = self.words[row] - self.tags[tokens].sum(1, keepdim=True)     # words without a tag
+    inside, more = depth > 0, left > 0
+    room = self.limits[row] - length - left - depth > 2
+    found = more & (room & (self.steps > 0) | inside & self.tags)
+    last = ((steps > 0) & (depths == depth)).int().cumsum(1).argmax(1, keepdim=True)  # the innermost open bracket
+    closing = inside & (steps[:, -1:] < 1) & ((depth > 1) | ~more)
+    found.scatter_(1, self.ends[tokens.gather(1, last)], closing)
+    found[:, self.model.cfg.eos_id] = ~(inside | more)[:, 0]
     return found | ~found.any(1, keepdim=True)  # a beam that is no hypothesis at all must still have scores
 
 # %% ../nbs/18_parsing.ipynb #ecf3e805
@@ -414,10 +393,11 @@ def insist(self:Parser,
     **search        # beam, alpha and batch_tokens of `hypotheses`
 ) -> list:          # A Parse for each, searched again where it was not sound
     "Trees instead of what had to be repaired; their certainty is that of a choice among trees."
+    found = list(found)
     lost = [i for i, p in enumerate(found) if not p.sound and p.tree.kids]
     again = TreesOnly(self.ready, self.tokenizer).hypotheses([sentences[i] for i in lost], **search | {'n': 1})
-    better = dict(zip(lost, again))
-    return [better[i][0] if i in better else p for i, p in enumerate(found)]
+    for i, parses in zip(lost, again): found[i] = parses[0]
+    return found
 
 @patch
 def parse(self:Parser,
@@ -425,7 +405,7 @@ def parse(self:Parser,
     **search        # beam, alpha, n and batch_tokens of `hypotheses`
 ) -> list:          # A Tree for each sentence, same order; `str` makes a bracketed line of it
     "The trees of sentences."
-    found = list(map(choose, self.hypotheses(sentences, **search)))
+    found = map(choose, self.hypotheses(sentences, **search))
     return [p.tree for p in self.insist(sentences, found, **search)]
 
 # %% ../nbs/18_parsing.ipynb #ea05cc3d
@@ -436,6 +416,6 @@ def silver(
     beam:int=1       # Hypotheses per sentence; greedy is enough for many sentences
 ) -> list:           # Trees, most certain first
     "The parser's own trees of unlabelled sentences, those that needed no repair and of which it is most certain."
-    found = [choose(parses) for parses in parser.hypotheses(sentences, beam=beam)]
-    certain = sorted((p for p in found if p.sound), key=lambda p: -p.certainty)
+    sound = [p for p in map(choose, parser.hypotheses(sentences, beam=beam)) if p.sound]
+    certain = sorted(sound, key=lambda p: -p.certainty)
     return [p.tree for p in certain[:round(share*len(sentences))]]

@@ -40,7 +40,7 @@ class PositionalEncoding(nn.Module):
         else: self.register_buffer('table', sinusoids(max_len, d_model), persistent=False)
 
     def _apply(self, fn, recurse=True):
-        "Move or convert; where the waves were not carried over (`to_empty`, or from the meta device), they are computed anew."
+        "Move or convert; waves that were not carried over (`to_empty`, or from the meta device) are computed anew."
         before = self.table
         super()._apply(fn, recurse)
         if isinstance(before, nn.Parameter) or self.table.is_meta: return self
@@ -56,7 +56,6 @@ class PositionalEncoding(nn.Module):
         "Add the encodings of positions start … start+n−1; raises `InputError` beyond max_len."
         end = start + x.shape[1]
         if end > len(self.table):
-            raise InputError(
-                f"a sequence of {end} tokens is longer than the model's max_len {len(self.table)}: split the text or raise max_len"
-            )
+            raise InputError(f"a sequence of {end} tokens is longer than the model's max_len {len(self.table)}: "
+                             "split the text or raise max_len")
         return x + self.table[start:end].to(x.dtype)

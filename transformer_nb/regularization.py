@@ -23,32 +23,27 @@ def smoothed_loss(
     nll = F.nll_loss(logp, targets)
     return (1 - smoothing)*nll - smoothing*logp.mean(), nll
 
-# %% ../nbs/12_regularization.ipynb #068f4908
-def _add_product(total, a, b):
-    "total += a @ b, in one pass where all have one type."
-    return total.addmm_(a, b) if total.dtype == a.dtype else total.add_(a @ b)
-
 # %% ../nbs/12_regularization.ipynb #35c29802
 def _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype):
     "Loss, nll and their gradients: the (tokens × V) scores never stand in memory as a whole."
     t, V = len(x), len(W)
-    x_low, W_low = x.to(dtype), W.to(dtype)  # for the matrix products
-    dx, dW, nll, right = torch.empty_like(x), torch.zeros_like(W), W.new_empty(t), W.new_empty(t)
-    scores, probs = x_low.new_empty(2, min(chunk, t), V)  # used again for every chunk
-    rows = torch.arange(len(probs), device=x.device)
-    for a in range(0, t, chunk):
-        part = slice(a, a + chunk)
-        x_part, n = x_low[part], len(x_low[part])
-        z = torch.mm(x_part, W_low.T, out=scores[:n])
-        p = torch.softmax(z, -1, out=probs[:n])
-        right[part] = z[rows[:n], targets[part]]
-        nll[part] = z.amax(-1) - p.amax(-1).to(nll.dtype).log() - right[part]  # log Σ exp z, from the largest score
-        p[rows[:n], targets[part]] -= 1 - smoothing  # p - (1-ε)·onehot; the even part of q comes below
-        dx[part] = p @ W_low
-        _add_product(dW, p.T, x_part)
+    W_low, tables = W.to(dtype), W.new_empty(2, min(chunk, t), V, dtype=dtype)  # used again for every chunk
+    dx, dW = torch.empty_like(x), torch.zeros_like(W)
+    nll, right = W.new_zeros(2)  # sums over the tokens: -log p of the right one, and its logit
+    for x_part, dx_part, y in zip(x.to(dtype).split(chunk), dx.split(chunk), targets.split(chunk)):
+        z, p = tables[:, :len(y)]
+        torch.mm(x_part, W_low.T, out=z)
+        torch.softmax(z, -1, out=p)
+        of_targets = torch.arange(len(y), device=y.device), y  # their places in the tables
+        z_right = z[of_targets].sum(dtype=W.dtype)
+        right += z_right
+        nll += (z.amax(-1) - p.amax(-1).to(W.dtype).log()).sum() - z_right  # log Σ exp z, from the largest score
+        p[of_targets] -= 1 - smoothing  # p - (1-ε)·onehot; the even part of q comes below
+        dx_part.copy_(p @ W_low)
+        dW.addmm_(p.T, x_part) if dtype == W.dtype else dW.add_(p.T @ x_part)
     x_sum, W_mean = x.sum(0, dtype=W.dtype), W.mean(0)
-    loss = nll.sum() + smoothing*(right.sum() - x_sum @ W_mean)
-    return loss/t, nll.mean(), dx.sub_(smoothing*W_mean).div_(t), dW.sub_(smoothing/V*x_sum).div_(t)
+    loss = nll + smoothing*(right - x_sum @ W_mean)
+    return loss/t, nll/t, dx.sub_(smoothing*W_mean).div_(t), dW.sub_(smoothing/V*x_sum).div_(t)
 
 # %% ../nbs/12_regularization.ipynb #6a1fa771
 class _ProjectedLoss(torch.autograd.Function):
@@ -58,8 +53,8 @@ class _ProjectedLoss(torch.autograd.Function):
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         with torch.autocast(kind, enabled=False):  # here we choose the types ourselves
-            loss, nll, dx, dW = _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype)
-        ctx.save_for_backward(dx, dW)
+            loss, nll, *gradients = _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype)
+        ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 

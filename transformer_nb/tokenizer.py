@@ -9,7 +9,6 @@ __all__ = ['PAD', 'BOS', 'EOS', 'UNK', 'Special', 'Tokenizer', 'train_tokenizer'
 
 # %% ../nbs/09_tokenizer.ipynb #8502f578
 import io
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,9 +34,8 @@ class Tokenizer:
         self.model = model
         self.sp = spm.SentencePieceProcessor()
         self.sp.load_from_serialized_proto(model)  # the constructor would accept an empty model
-        self.pad_id, self.bos_id, self.eos_id, self.unk_id = (
-            getattr(self.sp, f'{name}_id')() for name in ('pad', 'bos', 'eos', 'unk')
-        )
+        self.pad_id, self.bos_id = self.sp.pad_id(), self.sp.bos_id()
+        self.eos_id, self.unk_id = self.sp.eos_id(), self.sp.unk_id()
 
     def __reduce__(self): return type(self), (self.model,)  # pickled and copied by its bytes
 
@@ -54,15 +52,13 @@ class Tokenizer:
         ids:list # One list of ids a sentence
     ) -> list:   # Sentences
         "Ids to text; padding, begin and end vanish."
-        special = {self.pad_id, self.bos_id, self.eos_id}
-        rows = [[i for i in row if i not in special] for row in ids]
-        return self.sp.decode(rows) if rows else []
+        return self.sp.decode(ids) if ids else []
 
     def pieces(self,
         ids:list # Ids of one sentence
     ) -> list:   # Their pieces as text; ▁ marks the start of a word
         "The pieces behind ids."
-        return [self.sp.id_to_piece(i) for i in ids]
+        return self.sp.id_to_piece(list(ids))
 
     def save(self,
         path:str|Path # File to write
@@ -75,76 +71,59 @@ class Tokenizer:
         path:str|Path # SentencePiece model file
     ) -> 'Tokenizer':
         "Read a SentencePiece model; raises `InputError` where it is missing or broken."
-        try:
-            return cls(Path(path).read_bytes())
-        except OSError:
-            raise InputError(f"{path}: no such tokenizer; copy it from the training run") from None
-        except RuntimeError:
-            raise InputError(
-                f"{path}: not a SentencePiece model, or cut off; copy it again from the training run"
-            ) from None
+        try: return cls(Path(path).read_bytes())
+        except OSError: why = 'no such tokenizer; copy it from the training run'
+        except RuntimeError: why = 'not a SentencePiece model, or cut off; copy it again from the training run'
+        raise InputError(f"{path}: {why}")
 
 # %% ../nbs/09_tokenizer.ipynb #fa3ff291
 def train_tokenizer(
     texts,                # Sentences of both languages
-    vocab_size:int=None,  # Number of pieces, special tokens included; None means 8,000, or as near to it as the text allows
+    vocab_size:int=None,  # Number of pieces, special ones included; None: 8,000, or as near to it as the text allows
     kind:str='bpe'        # 'bpe' (en-de in the paper) or 'unigram' (near to the paper's word-pieces for en-fr)
 ) -> Tokenizer:
     "Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."
-    texts = list(texts)
-    try: return _train(texts, 8000 if vocab_size is None else max(vocab_size, 4), kind)
+    texts, size = list(texts), 8000 if vocab_size is None else max(vocab_size, 4)
+    try: return _train(texts, size, kind)
     except RuntimeError as e:
-        most, least = _limit(e, r'too high .*<= (\d+)'), _limit(e, r'smaller than required_chars.*?vs (\d+)')
-        if vocab_size is None and (most or least): return _train(texts, most or least, kind)
-        if most:
-            raise InputError(
-                f"vocabulary size {vocab_size:,} is more than the text allows ({most:,}): choose at most {most:,}, or give more text"
-            ) from None
-        if least:
-            raise InputError(
-                f"vocabulary size {vocab_size:,} is too small for the characters of the text: choose at least {least:,}"
-            ) from None
-        raise InputError(f"no vocabulary could be learned from the text ({e}): give more text") from None
+        nearest = _nearest(texts, size, kind)
+        if not nearest: raise InputError(f"no vocabulary can be learned from the text ({e}): give more text") from None
+    if vocab_size is None: return _train(texts, nearest, kind)
+    if nearest > size:
+        raise InputError(f"vocabulary size {vocab_size:,} is too small for the characters of the text: "
+            f"choose at least {nearest:,}")
+    raise InputError(f"vocabulary size {vocab_size:,} is more than the text allows ({nearest:,}): "
+        f"choose at most {nearest:,}, or give more text")
 
-def _train(texts, vocab_size, kind):
+def _train(texts, vocab_size, kind, **more):
     out = io.BytesIO()
     # An alphabet is covered whole; of thousands of characters (Chinese, noise of the web) the rarest become unknown.
     coverage = 1. if len(set().union(*texts)) <= 1000 else .9999
-    spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts),
-        model_writer=out,
-        vocab_size=vocab_size,
-        model_type=kind,
-        pad_id=PAD,
-        bos_id=BOS,
-        eos_id=EOS,
-        unk_id=UNK,
-        character_coverage=coverage,
-        minloglevel=2,
-        num_threads=2,
-    )
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=vocab_size,
+        model_type=kind, pad_id=PAD, bos_id=BOS, eos_id=EOS, unk_id=UNK, character_coverage=coverage,
+        minloglevel=2, num_threads=2, **more)
     return Tokenizer(out.getvalue())
 
-def _limit(error, pattern):
-    found = re.search(pattern, str(error))
-    return int(found[1]) if found else None
+def _nearest(texts, size, kind):
+    "The number of pieces nearest to `size` that the text allows; None if it allows none."
+    try:
+        least = _train(texts, 10**6, 'char').vocab_size  # each character a piece
+        return least if size < least else _train(texts, size, kind, hard_vocab_limit=False).vocab_size
+    except RuntimeError: return None
 
 # %% ../nbs/09_tokenizer.ipynb #1d43b0f9
 def check_tokenizer(
     tokenizer, # The vocabulary; None, where there is none, fits every model
     cfg        # TransformerConfig of the model that reads and writes its ids
 ):
-    "Raises `InputError`, naming the first difference, if a vocabulary has another size or other special ids than the model."
+    "Raises `InputError`, naming the first difference, if a vocabulary has another size or special ids than the model."
     if tokenizer is None: return
     if tokenizer.vocab_size != cfg.vocab_size:
-        raise InputError(
-            f"the tokenizer has {tokenizer.vocab_size:,} pieces and the model {cfg.vocab_size:,}: "
-            f"build the model with vocab_size={tokenizer.vocab_size}, or give the tokenizer that it was trained with"
-        )
+        raise InputError(f"the tokenizer has {tokenizer.vocab_size:,} pieces and the model {cfg.vocab_size:,}: "
+            f"build the model with vocab_size={tokenizer.vocab_size}, or give the tokenizer that it was trained with")
     for name in Special._fields:
         theirs, ours = getattr(tokenizer, name), getattr(cfg, name)
-        if theirs != ours:
-            raise InputError(
-                f"{name} is {theirs if theirs >= 0 else 'missing'} in the tokenizer and {ours} in the model: build the model with the "
-                "tokenizer's ids, or make the vocabulary with the model's (SentencePiece's pad_id, bos_id and eos_id)"
-            )
+        if theirs == ours: continue
+        raise InputError(f"{name} is {theirs if theirs >= 0 else 'missing'} in the tokenizer and {ours} in the model: "
+            "build the model with the tokenizer's ids, or make the vocabulary with the model's "
+            "(SentencePiece's pad_id, bos_id and eos_id)")

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/transformer.html.md"""
 
 # %% auto #0
 __all__ = ['PRESETS', 'PerHead', 'TransformerConfig', 'Dropout', 'Residual', 'EncoderLayer', 'DecoderLayer', 'Transformer',
-           'preset', 'attention_maps']
+           'count_real', 'check_pairs', 'preset', 'attention_maps']
 
 # %% ../nbs/06_transformer.ipynb #15754ae4
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ from .core import InputError
 from .embeddings import Embedding
 from .feed_forward import FeedForward
 from .multihead import MultiHeadAttention
-from .engine.packing import PackedMask, Packing, count_real
 from .positional_encoding import PositionalEncoding
 
 # %% ../nbs/06_transformer.ipynb #ce81213a
@@ -180,27 +179,40 @@ class Transformer(nn.Module):
         return self.dropout(self.positions(self.embedding(ids), start))
 
 # %% ../nbs/06_transformer.ipynb #c19b11dd
+def count_real(
+    real:Tensor # Boolean, shape (b, n): True where a real token stands
+) -> int:       # Number of real tokens
+    "Count the real tokens; raises `InputError`, naming the row, where padding stands before one of them."
+    behind = real[:, 1:] > real[:, :-1]  # a real token right behind padding
+    count, wrong = torch.stack([real.sum(), behind.sum()]).tolist()  # both at once: each question makes the CPU wait for a GPU
+    if wrong and not torch.compiler.is_compiling():
+        raise InputError(
+            f"row {behind.any(1).nonzero()[0].item()} (from 0) of the ids: padding stands before a token, "
+            "but padding belongs at the right; move it there, or check that pad_id is the id of padding and of nothing else"
+        )
+    return count
+
 def _check_table(side, ids):
     if ids.dim() != 2:
-        raise InputError(
-            f"{side} ids of shape {tuple(ids.shape)}: a table (sentences, tokens) is needed; one sentence is ids[None]"
-        )
+        shape = tuple(ids.shape)
+        raise InputError(f"{side} ids of shape {shape}: a table (sentences, tokens) is needed; one sentence is ids[None]")
     if ids.dtype not in (torch.int64, torch.int32):
         raise InputError(f"{side} ids of type {ids.dtype}: ids are whole numbers; write ids.long()")
 
-
-def _same_number(src, tgt, *memory):
-    counts = [t.shape[0] for t in (src, tgt, *memory)]
-    if all(count == counts[0] for count in counts): return
-    raise InputError(
-        f"{counts[0]} source and {counts[1]} target sentences{f', a memory of {counts[2]}' if memory else ''}: every source needs its target"
-    )
-
+def check_pairs(
+    src:Tensor,         # Source ids
+    tgt:Tensor,         # Target ids
+    memory:Tensor=None  # Encoder output of the sources
+):
+    "Raises `InputError` for anything but two tables of ids with as many sources as targets."
+    for side, ids in (('source', src), ('target', tgt)): _check_table(side, ids)
+    if len(src) == len(tgt) and (memory is None or len(memory) == len(src)): return
+    of_memory = '' if memory is None else f', a memory of {len(memory)}'
+    raise InputError(f"{len(src)} source and {len(tgt)} target sentences{of_memory}: every source needs its target")
 
 @patch
-def _check(self:Transformer, side, ids):
-    "Raises `InputError` for anything but a table of ids that is padded at the right."
-    _check_table(side, ids)
+def _check_padding(self:Transformer, ids):
+    "Raises `InputError` where padding does not stand at the right."
     if not (ids.is_meta or torch.compiler.is_compiling()): count_real(ids != self.cfg.pad_id)
 
 @patch
@@ -208,13 +220,14 @@ def encode(self:Transformer,
     src:Tensor  # Source ids, shape (b, n), padded with cfg.pad_id
 ) -> Tensor:    # Memory, shape (b, n, d_model)
     "The encoder's output, computed once a sentence: keys and values of every attention to the source."
-    self._check('source', src)
+    _check_table('source', src)
+    self._check_padding(src)
     return self.encoder_stack(self.embed(src), padding_mask(src, self.cfg.pad_id))
 
 @patch
 def encoder_stack(self:Transformer,
     x:Tensor,  # Embedded source, shape (b, n, d_model), or packed (t, d_model)
-    mask       # Padding mask (b, 1, 1, n), or a PackedMask
+    mask       # Padding mask (b, 1, 1, n), or an object that attends
 ) -> Tensor:   # Same shape as x
     "All encoder layers, one after the other."
     for layer in self.encoder: x = layer(x, mask)
@@ -228,8 +241,8 @@ def decode(self:Transformer,
     src:Tensor      # Source ids, shape (b, n): where padding stands in the memory
 ) -> Tensor:        # Decoder output before the softmax map, shape (b, m, d_model)
     "The decoder over a whole target at once; the causal mask keeps every position from its future."
-    self._check('target', tgt)
-    _same_number(src, tgt, memory)
+    check_pairs(src, tgt, memory)
+    self._check_padding(tgt)
     self_mask = causal_mask(tgt.shape[1], tgt.device) & padding_mask(tgt, self.cfg.pad_id)
     return self.decoder_stack(self.embed(tgt), memory, self_mask, padding_mask(src, self.cfg.pad_id))
 
@@ -237,8 +250,8 @@ def decode(self:Transformer,
 def decoder_stack(self:Transformer,
     y:Tensor,       # Embedded target, shape (b, m, d_model), or packed (t, d_model)
     memory:Tensor,  # Encoder output, shape (b, n, d_model), or packed
-    self_mask,      # Causal mask, or a PackedMask
-    memory_mask     # Padding mask of the source, or a PackedMask
+    self_mask,      # Causal mask, or an object that attends
+    memory_mask     # Padding mask of the source, or an object that attends
 ) -> Tensor:        # Same shape as y
     "All decoder layers, one after the other."
     for layer in self.decoder: y = layer(y, memory, self_mask, memory_mask)
@@ -251,20 +264,6 @@ def forward(self:Transformer,
 ) -> Tensor:     # Logits of the next token at each target position, shape (b, m, vocab_size)
     "Teacher forcing: the scores of all next tokens in one pass."
     return self.embedding.logits(self.decode(tgt, self.encode(src), src))
-
-# %% ../nbs/06_transformer.ipynb #bfdc4afe
-@patch
-def hidden(self:Transformer,
-    src:Tensor,  # Source ids, shape (b, n), padded at the right with cfg.pad_id
-    tgt:Tensor   # Target ids shifted right, shape (b, m), padded likewise
-) -> Tensor:     # Decoder output at the t real target tokens, sentence after sentence, shape (t, d_model)
-    "What `decode` gives at the real target tokens; no layer computes padding."
-    for side, ids in (('source', src), ('target', tgt)): _check_table(side, ids)
-    _same_number(src, tgt)
-    source, target = (Packing(ids != self.cfg.pad_id) for ids in (src, tgt))
-    x, y = (self.dropout(p.pack(self.positions(self.embedding(ids)))) for p, ids in ((source, src), (target, tgt)))
-    memory = self.encoder_stack(x, PackedMask(source, source))
-    return self.decoder_stack(y, memory, PackedMask(target, target, causal=True), PackedMask(target, source))
 
 # %% ../nbs/06_transformer.ipynb #cffa98f8
 PRESETS = {  # rows of Table 3 from top to bottom: what differs from base

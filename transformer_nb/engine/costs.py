@@ -18,20 +18,20 @@ from ..transformer import Transformer, TransformerConfig
 # %% ../../nbs/engine/02_costs.ipynb #4acabf27
 def flop_parts(
     cfg:TransformerConfig, # Widths, layers, vocabulary
-    src_lengths,           # Real source tokens of each sentence, EOS included: list, array or integer tensor, shape (b,)
+    src_lengths,           # Real source tokens of each sentence, with EOS: list, array or integer tensor, shape (b,)
     tgt_lengths            # Real target tokens of each sentence, EOS included, shape (b,)
 ) -> dict[str, int]:       # Operations of 'feed-forward', 'projections', 'attention', 'softmax matrix'
     "Forward and backward operations of the matrix products of a step, by part of the model."
     s, t = (torch.as_tensor(lengths).cpu().long() for lengths in (src_lengths, tgt_lengths))
-    m, n, pairs = s.sum().item(), t.sum().item(), (s*s + t*t + s*t).sum().item()
-    width, d_model = cfg.h*(cfg.d_k + cfg.d_v), cfg.d_model
-    return {'feed-forward': 6*cfg.N*(m + n)*2*d_model*cfg.d_ff, 'projections': 6*cfg.N*(m + n)*3*width*d_model,
-            'attention': 6*cfg.N*width*pairs, 'softmax matrix': 6*n*d_model*cfg.vocab_size}
+    n, pairs = t.sum().item(), (s*s + t*t + s*t).sum().item()
+    tokens, width = s.sum().item() + n, cfg.h*(cfg.d_k + cfg.d_v)
+    return {'feed-forward': 12*cfg.N*tokens*cfg.d_model*cfg.d_ff, 'projections': 18*cfg.N*tokens*width*cfg.d_model,
+            'attention': 6*cfg.N*width*pairs, 'softmax matrix': 6*n*cfg.d_model*cfg.vocab_size}
 
 # %% ../../nbs/engine/02_costs.ipynb #f80be799
 def train_flops(
     cfg:TransformerConfig, # Widths, layers, vocabulary
-    src_lengths,           # Real source tokens of each sentence, EOS included: list, array or integer tensor, shape (b,)
+    src_lengths,           # Real source tokens of each sentence, with EOS: list, array or integer tensor, shape (b,)
     tgt_lengths            # Real target tokens of each sentence, EOS included, shape (b,)
 ) -> int:                  # Floating-point operations
     "Forward and backward operations of a training step (§5) on its real tokens; padding is not counted."
@@ -52,20 +52,24 @@ def matmul_rate(
 ) -> float:                         # Floating-point operations a second
     "The machine's measured speed at matrix products, the ceiling of training; measured once a process."
     device = torch.device(device)
-    on_cpu = device.type == 'cpu'
-    n, seconds = 2048 if on_cpu else 4096, []  # on a GPU 0.2 GB: little beside a model in training
-    if on_cpu and dtype == torch.float16: n = 256  # most CPUs have no units for it and would take minutes
-    # the global one stays as it is: a run must not depend on being measured
-    generator = torch.Generator(device).manual_seed(0)
-    a, b = (torch.randn(n, n, device=device, dtype=dtype, generator=generator) for _ in range(2))
+    # On a GPU two matrices are 0.1 GB; most CPUs have no units for float16 and would take minutes
+    n = 4096 if device.type != 'cpu' else 256 if dtype == torch.float16 else 2048
+    while True:
+        try: return 2*n**3/_product_seconds(n, device, dtype)
+        except torch.OutOfMemoryError:  # a model in training has left less; smaller ones tell nearly as well
+            if n <= 256: raise
+            n //= 2
+
+def _product_seconds(n, device, dtype):
+    "Seconds of a product of two (n × n) matrices, the fastest of several. No random number is drawn."
+    a, seconds = torch.arange(n*n, device=device, dtype=torch.float32).sin().to(dtype).view(n, n), []
     out = torch.empty_like(a)
-    with torch.no_grad(), torch.autocast(device.type, enabled=False):
-        while len(seconds) < 4 or sum(seconds) < .1:
-            start = time.perf_counter()
-            torch.mm(a, b, out=out)
-            if not on_cpu: torch.accelerator.synchronize(device)
-            seconds.append(time.perf_counter() - start)
-    return 2*n**3/min(seconds)
+    while len(seconds) < 4 or sum(seconds) < .1:
+        start = time.perf_counter()
+        torch.mm(a, a, out=out)
+        if device.type != 'cpu': torch.accelerator.synchronize(device)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 # %% ../../nbs/engine/02_costs.ipynb #3233ce74
 def training_memory(

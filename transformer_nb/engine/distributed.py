@@ -27,20 +27,24 @@ class World:
         self.rank, self.size = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
         self.device = default_device(device)
         if 'RANK' not in os.environ: return
-        if self.device.type == 'cuda':
+        gpu = self.device.type == 'cuda'
+        if gpu:
             self.device = torch.device('cuda', int(os.environ['LOCAL_RANK']))
             torch.cuda.set_device(self.device)
         if dist.is_initialized(): return
-        # NCCL gives up after ten minutes, and process 0 may learn a vocabulary for longer
-        dist.init_process_group('nccl' if self.device.type == 'cuda' else 'gloo', timeout=timedelta(hours=1))
+        # NCCL gives up after ten minutes, and process 0 may learn a vocabulary or score a model for longer
+        dist.init_process_group('nccl' if gpu else 'gloo', timeout=timedelta(hours=1))
 
     def sum(self,
-        *values:float # This process's numbers
-    ) -> list:        # Their sums over all processes, float64
-        "Add numbers up over all processes; each gets the result."
-        if self.size == 1: return list(values)
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(total)
+        *values # This process's numbers, or tensors of one number on the device
+    ) -> list:  # Their sums over all processes, as floats
+        "Add numbers up over all processes; each gets the result. A GPU is waited for once, however many they are."
+        dtype = torch.float32 if self.device.type == 'mps' else torch.float64  # the finest there is
+        def number(value):  # written by the GPU itself: a copy from the CPU would wait for it
+            if isinstance(value, torch.Tensor): return value.to(dtype)
+            return torch.full((), value, dtype=dtype, device=self.device)
+        total = torch.stack([number(value) for value in values])
+        if self.size > 1: dist.all_reduce(total)
         return total.tolist()
 
     def from_first(self,
@@ -58,25 +62,28 @@ class World:
 
 # %% ../../nbs/engine/03_distributed.ipynb #6bf7a2cf
 def parallel(
-    net:nn.Module,    # Module whose forward gives the loss; holds the model as net.model
-    world:World,      # The processes
-    shard:bool=False  # Cut the weights into pieces, one a process (FSDP2), for models that do not fit?
-) -> nn.Module:  # The module to call instead
-    "Gradients become means over all processes: by DistributedDataParallel, or with the weights themselves shared out (FSDP2)."
-    if shard: return _shard(net, world)
+    net:nn.Module,                   # Module whose forward gives the loss; holds the model as net.model
+    world:World,                     # The processes
+    shard:bool=False,                # Cut the weights into pieces, one a process (FSDP2), for models that do not fit?
+    dtype:torch.dtype=torch.float32  # Of the products; sharded layers gather their weights in bfloat16 for bfloat16
+) -> nn.Module:                      # The module to call instead
+    "Gradients become means over all processes: by DistributedDataParallel, or with the weights shared out (FSDP2)."
+    if shard: return _shard(net, world, dtype)
     if world.size == 1: return net
     return DistributedDataParallel(net, device_ids=[world.device] if world.device.type == 'cuda' else None)
 
-def _shard(net, world):
+def _shard(net, world, dtype):
+    "FSDP2; raises `InputError` where there is one process, or a torch that cannot do it."
     if not dist.is_initialized(): raise InputError("shard: there is nobody to share with; start with torchrun")
     # Before torch 2.9 the gradients come out twice as large on CPUs, or not at all
     if world.device.type == 'cpu' and tuple(map(int, torch.__version__.split('.')[:2])) < (2, 9):
-        raise InputError(
-            f"shard: on CPUs it needs torch 2.9 or newer, and this is {torch.__version__}: update torch, or leave shard out"
-        )
-    from torch.distributed.fsdp import fully_shard
-    for layer in (*net.model.encoder, *net.model.decoder): fully_shard(layer)
-    return fully_shard(net)
+        raise InputError(f"shard: on CPUs it needs torch 2.9 or newer, and this is {torch.__version__}: "
+            "update torch, or leave shard out")
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    low = dtype == torch.bfloat16
+    policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32) if low else MixedPrecisionPolicy()
+    for layer in (*net.model.encoder, *net.model.decoder): fully_shard(layer, mp_policy=policy)
+    return fully_shard(net)  # the embeddings stay exact: the loss is summed up in their type
 
 # %% ../../nbs/engine/03_distributed.ipynb #b588b5a3
 def lost_process(

@@ -6,7 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/english_german/agreement.h
 
 # %% auto #0
 __all__ = ['NO_DET', 'RELATIVES', 'Links', 'table', 'Noun', 'read_noun', 'Verb', 'read_verb', 'Adjective', 'read_adjective',
-           'Det', 'Lexicon', 'lexicon', 'ending', 'NP', 'leaves', 'noun_phrase', 'pronoun', 'name_phrase', 'german_pp']
+           'Det', 'Lexicon', 'lexicon', 'ending', 'NP', 'english_leaves', 'noun_phrase', 'pronoun', 'name_phrase',
+           'german_pp']
 
 # %% ../../nbs/english_german/01_agreement.ipynb #88095f79
 from dataclasses import dataclass, field
@@ -64,17 +65,9 @@ def read_noun(
 ) -> Noun:  # The noun with its tags as a set
     "Make a noun from its row."
     alone = r["en"] == "-"
-    return Noun(
-        r["en_plural"] if alone else r["en"],
-        r["en_plural"],
-        r["de"],
-        r["gender"],
-        r["de_plural"],
-        r["genitive"],
-        frozenset(_split(r["tags"]) + (r["en"],) + (("plural",) if alone else ())),
-        _pairs(r["place"]),
-        _pairs(r["direction"]),
-    )
+    return Noun(r["en_plural"] if alone else r["en"], r["en_plural"], r["de"], r["gender"], r["de_plural"],
+                r["genitive"], frozenset(_split(r["tags"]) + (r["en"],) + (("plural",) if alone else ())),
+                _pairs(r["place"]), _pairs(r["direction"]))
 
 # %% ../../nbs/english_german/01_agreement.ipynb #626d148a
 @dataclass(frozen=True, eq=False)
@@ -100,37 +93,23 @@ class Verb:
 
 # %% ../../nbs/english_german/01_agreement.ipynb #003804de
 def _third(v):
-    return {"have": "has", "be": "is"}.get(v) or re.sub(
-        r"(?<=[^aeiou])y$", "ie", re.sub(r"(s|x|ch|sh|o)$", r"\1e", v)
-    ) + "s"
-
+    "The form after he, she, it."
+    irregular = {"have": "has", "be": "is"}
+    if v in irregular: return irregular[v]
+    if re.search("[^aeiou]y$", v): return v[:-1] + "ies"
+    return v + ("es" if re.search("(s|x|ch|sh|o)$", v) else "s")
 
 def _english_forms(r, base):
     past, pasts = (r["past"].split("/")*2)[:2]
-    return dict(
-        base=base,
-        pres=_third(base),
-        press="are" if base == "be" else base,
-        past=past,
-        pasts=pasts,
-        part=r["participle"],
-        ing=r["ing"],
-    )
-
+    return dict(base=base, pres=_third(base), press="are" if base == "be" else base, past=past, pasts=pasts,
+                part=r["participle"], ing=r["ing"])
 
 def _german_forms(r):
     inf, prefix, past = r["de"], r["prefix"], r["preterite"]
     one, many = (r["de_3sg"].split("/") + [inf])[:2]
     pasts = past if r["frame"] == "there" else past + ("n" if past[-1] == "e" else "en")
-    return dict(
-        inf=prefix + inf,
-        zu=f"{prefix}zu{inf}" if prefix else f"zu {inf}",
-        pres=one,
-        press=many,
-        past=past,
-        pasts=pasts,
-        part=r["de_participle"],
-    )
+    return dict(inf=prefix + inf, zu=f"{prefix}zu{inf}" if prefix else f"zu {inf}", pres=one, press=many, past=past,
+                pasts=pasts, part=r["de_participle"])
 
 # %% ../../nbs/english_german/01_agreement.ipynb #15f60e16
 _PREPOSITIONS = "for of about with to at".split()
@@ -143,20 +122,9 @@ def read_verb(
     known = _PREPOSITIONS + (["on", "off"] if frame == "p" else [])
     prep = rest.pop() if rest and rest[-1] in known else ""
     de_prep, case = more[1:] if more else ("", "dat" if frame == "d" else "acc")
-    return Verb(
-        r["en"],
-        tuple(rest),
-        prep,
-        _english_forms(r, base),
-        r["prefix"],
-        _german_forms(r),
-        r["auxiliary"],
-        frame,
-        de_prep,
-        case,
-        *(_split(r[c]) for c in ("subjects", "objects", "places", "manners")),
-        frozenset(_split(r["flags"])),
-    )
+    return Verb(r["en"], tuple(rest), prep, _english_forms(r, base), r["prefix"], _german_forms(r), r["auxiliary"],
+                frame, de_prep, case, *(_split(r[c]) for c in ("subjects", "objects", "places", "manners")),
+                frozenset(_split(r["flags"])))
 
 # %% ../../nbs/english_german/01_agreement.ipynb #233e0a6f
 @dataclass(frozen=True, eq=False)
@@ -178,13 +146,8 @@ def read_adjective(
 ) -> Adjective:  # The adjective with its stem
     "Make an adjective from its row."
     words = [r[c] for c in ("en", "comparative", "superlative", "de", "de_comparative", "de_superlative")]
-    return Adjective(
-        *words,
-        r["attributive"] or r["de"].removesuffix("e"),
-        int(r["rank"]),
-        frozenset(_split(r["tags"])),
-        frozenset(_split(r["state"])),
-    )
+    return Adjective(*words, r["attributive"] or r["de"].removesuffix("e"), int(r["rank"]),
+                     frozenset(_split(r["tags"])), frozenset(_split(r["state"])))
 
 # %% ../../nbs/english_german/01_agreement.ipynb #44f01b3b
 @dataclass(frozen=True)
@@ -197,7 +160,7 @@ class Det:
     tag:str # Part-of-speech tags of the English words
 
 class Lexicon:
-    "All tables of the lexicon: nouns, verbs, adjectives, dets, aux, names, prepositions, conjunctions, phrases, reasons, moods."
+    "All tables of the lexicon, each an attribute: nouns, verbs, adjectives, dets, names, phrases and so on."
 
     def __init__(self):
         self.nouns, self.verbs = [read_noun(r) for r in table("nouns")], [read_verb(r) for r in table("verbs")]
@@ -225,17 +188,13 @@ def lexicon():
     return Lexicon()
 
 # %% ../../nbs/english_german/01_agreement.ipynb #1e3cb0ce
-_DETERMINERS = {
-    "def":    dict(nom="er ie as ie", acc="en ie as ie", dat="em er em en", gen="es er es er"),
-    "weak":   dict(nom="er e es e",   acc="en e es e",   dat="em er em en", gen="es er es er"),
-    "mixed":  dict(nom="- e - e",     acc="en e - e",    dat="em er em en", gen="es er es er"),
-    "strong": dict(nom="er e es e",   acc="en e es e",   dat="em er em en", gen="en er en er"),
-}
-_ADJECTIVES = {
-    "weak":   dict(nom="e e e en",    acc="en e e en",   dat="en en en en", gen="en en en en"),
-    "mixed":  dict(nom="er e es en",  acc="en e es en",  dat="en en en en", gen="en en en en"),
-    "strong": _DETERMINERS["strong"],
-}
+_DETERMINERS = {"def":    dict(nom="er ie as ie", acc="en ie as ie", dat="em er em en", gen="es er es er"),
+                "weak":   dict(nom="er e es e",   acc="en e es e",   dat="em er em en", gen="es er es er"),
+                "mixed":  dict(nom="- e - e",     acc="en e - e",    dat="em er em en", gen="es er es er"),
+                "strong": dict(nom="er e es e",   acc="en e es e",   dat="em er em en", gen="en er en er")}
+_ADJECTIVES = {"weak":   dict(nom="e e e en",    acc="en e e en",   dat="en en en en", gen="en en en en"),
+               "mixed":  dict(nom="er e es en",  acc="en e es en",  dat="en en en en", gen="en en en en"),
+               "strong": _DETERMINERS["strong"]}
 _AFTER = {"def": "weak", "weak": "weak", "mixed": "mixed", "strong": "strong", "fixed": "strong", "none": "strong"}
 
 # %% ../../nbs/english_german/01_agreement.ipynb #723ef587
@@ -246,15 +205,15 @@ def ending(
     num:str,      # s or p
 ) -> str:         # The ending, may be empty
     "Look up one ending."
-    return endings[case].split()["mfnp".index("p" if num == "p" else gender)].strip("-")
+    forms = dict(zip("mfnp", endings[case].split()))
+    return forms["p" if num == "p" else gender].strip("-")
 
 def _determiner(det, case, gender, num):
     return det.de if det.pattern == "fixed" else det.de + ending(_DETERMINERS[det.pattern], case, gender, num)
 
 def _inflect(adj, degree, pattern, case, gender, num):
-    return (adj.de_superlative if degree == "sup" else adj.stem) + ending(
-        _ADJECTIVES[_AFTER[pattern]], case, gender, num
-    )
+    stem = adj.de_superlative if degree == "sup" else adj.stem
+    return stem + ending(_ADJECTIVES[_AFTER[pattern]], case, gender, num)
 
 # %% ../../nbs/english_german/01_agreement.ipynb #abc89835
 @dataclass
@@ -271,7 +230,7 @@ class NP:
     is_pronoun:bool=False # Pronouns go first among German objects
 
 NO_DET = Det("", "", "none", "sp", "")
-def leaves(
+def english_leaves(
     tags:str,   # Part-of-speech tags, separated by spaces
     words:str,  # As many English words
     link:tuple, # Links of all of them
@@ -280,17 +239,17 @@ def leaves(
     return [(t, w, link) for t, w in zip(tags.split(), words.split())]
 
 def _with_article(kids):
+    "The article a becomes an before a vowel; useful begins with one only in writing."
     out = list(kids)
-    for k in range(len(kids) - 1):
-        after = kids[k + 1][1]
-        if kids[k][1] == "a" and after[0] in "aeiou" and after != "useful": out[k] = (kids[k][0], "an", kids[k][2])
+    for k, ((tag, word, link), (_, after, _)) in enumerate(zip(kids, kids[1:])):
+        if word == "a" and after[0] in "aeiou" and after != "useful": out[k] = (tag, "an", link)
     return out
 
 # %% ../../nbs/english_german/01_agreement.ipynb #be5d7850
 def _adjective_leaves(g, noun, adj, degree, link):
     g.pairs.append(("adjective", adj.en, noun.en))
     words = adj.superlative if degree == "sup" else adj.en
-    return leaves("JJ" if degree == "pos" else "RBS JJ" if " " in words else "JJS", words, link)
+    return english_leaves("JJ" if degree == "pos" else "RBS JJ" if " " in words else "JJS", words, link)
 
 def noun_phrase(
     g,             # Grammar, or anything with `link()` and a list `pairs`
@@ -302,10 +261,10 @@ def noun_phrase(
 ) -> NP:           # Both sides, with shared links
     "A noun with its determiner and adjectives."
     d, n, ks = g.link(), g.link(), [g.link() for _ in adjs]
-    kids = leaves(det.tag, det.en, d) if det.en else []
+    kids = english_leaves(det.tag, det.en, d) if det.en else []
     for (a, degree), k in zip(adjs, ks): kids += _adjective_leaves(g, noun, a, degree, k)
     words = noun.english(num)
-    kids += leaves("NN "*words.count(" ") + ("NNS" if num == "p" else "NN"), words, n)
+    kids += english_leaves("NN "*words.count(" ") + ("NNS" if num == "p" else "NN"), words, n)
     de_det, d = (g.lex.dets["no"], (d if det.en else ()) + not_link) if not_link else (det, d)
     def de(case):
         out = [(w, d) for w in _determiner(de_det, case, noun.gender, num).split()] if de_det.de else []
@@ -327,16 +286,8 @@ def pronoun(
     "A personal pronoun that agrees with its antecedent."
     k = g.link()
     en = ("NP", [("PRP", _PRONOUNS[np.pronoun][case != "nom"], k)])
-    return NP(
-        en,
-        lambda c: [(ending(_GERMAN_PRONOUNS, c, np.gender, np.num), k)],
-        np.num,
-        np.gender,
-        np.pronoun,
-        True,
-        np.noun,
-        is_pronoun=True,
-    )
+    return NP(en, lambda c: [(ending(_GERMAN_PRONOUNS, c, np.gender, np.num), k)], np.num, np.gender, np.pronoun, True,
+              np.noun, is_pronoun=True)
 
 
 def name_phrase(
@@ -345,24 +296,12 @@ def name_phrase(
 ) -> NP:      # The bare name
     "A proper name."
     name, k = row["name"], g.link()
-    return NP(
-        ("NP", [("NNP", name, k)]),
-        lambda c: [(name + ("s" if c == "gen" else ""), k)],
-        "s",
-        row["gender"],
-        dict(m="he", f="she")[row["gender"]],
-        True,
-    )
+    return NP(("NP", [("NNP", name, k)]), lambda c: [(name + ("s" if c == "gen" else ""), k)], "s", row["gender"],
+              dict(m="he", f="she")[row["gender"]], True)
 
 # %% ../../nbs/english_german/01_agreement.ipynb #3e282a0d
-_CONTRACTED = {
-    ("in", "dem"): "im",
-    ("an", "dem"): "am",
-    ("zu", "dem"): "zum",
-    ("zu", "der"): "zur",
-    ("in", "das"): "ins",
-    ("von", "dem"): "vom",
-}
+_CONTRACTED = {("in", "dem"): "im", ("an", "dem"): "am", ("zu", "dem"): "zum", ("zu", "der"): "zur",
+               ("in", "das"): "ins", ("von", "dem"): "vom"}
 
 
 def german_pp(

@@ -12,56 +12,14 @@ __all__ = ['CONSTRUCTIONS', 'construction', 'simple', 'Grammar', 'inversion', 's
            'purpose', 'far_pronoun']
 
 # %% ../../nbs/english_german/03_constructions.ipynb #5ae034df
-from transformer_nb.english_german.agreement import (
-    NP,
-    NO_DET,
-    Det,
-    Noun,
-    Verb,
-    ending,
-    leaves,
-    lexicon,
-    name_phrase,
-    noun_phrase,
-    pronoun,
-    RELATIVES,
-)
-from transformer_nb.english_german.clauses import (
-    COMMA,
-    Clause,
-    Draws,
-    Example,
-    OWNED,
-    Part,
-    Redraw,
-    SUBJECT_DETS,
-    add_adjuncts,
-    add_complements,
-    add_object,
-    crossings,
-    draw_adjectives,
-    draw_number,
-    draw_object_noun,
-    draw_phrase,
-)
-from transformer_nb.english_german.clauses import (
-    draw_site,
-    draw_subject,
-    draw_verb,
-    english_clause,
-    finish,
-    german_clause,
-    has,
-    infinitive,
-    new_clause,
-    place_part,
-    pp_part,
-    question,
-    random_clause,
-    statement,
-    subordinate,
-    time_part,
-)
+from .agreement import (NO_DET, NP, RELATIVES, ending, english_leaves, name_phrase,
+                                                     noun_phrase, pronoun)
+from .clauses import (GERMAN_COMMA, OWNED, SUBJECT_DETS, Draws, Example, Part, Redraw,
+                                                   add_adjuncts, add_complements, add_object, draw_adjectives,
+                                                   draw_number, draw_object_noun, draw_phrase, draw_site, draw_subject,
+                                                   draw_verb, english_clause, finish, german_clause, has, infinitive,
+                                                   new_clause, place_part, pp_part, question, random_clause, statement,
+                                                   subordinate, time_part)
 
 # %% ../../nbs/english_german/03_constructions.ipynb #11f389a1
 CONSTRUCTIONS = {}
@@ -69,7 +27,9 @@ def construction(
     weight:int, # How often, relative to the others
 ):
     "Register a function that draws one kind of sentence."
-    def keep(f): CONSTRUCTIONS[f.__name__] = (f, weight); return f
+    def keep(f):
+        CONSTRUCTIONS[f.__name__] = (f, weight)
+        return f
     return keep
 
 # %% ../../nbs/english_german/03_constructions.ipynb #fef2f39c
@@ -184,11 +144,8 @@ def compound_noun(g): # g: the Grammar that draws
     return statement(g, add_adjuncts(g, c))
 
 def _object_verbs(g, noun):
-    return g.lex.where(
-        "verbs",
-        ("object", noun.en),
-        lambda v: v.frame in ("a", "d") and not v.prep and not noun.tags.isdisjoint(v.objects),
-    )
+    return g.lex.where("verbs", ("object", noun.en),
+                       lambda v: v.frame in ("a", "d") and not v.prep and not noun.tags.isdisjoint(v.objects))
 
 # %% ../../nbs/english_german/03_constructions.ipynb #600a065c
 def _copula(g, subj, adj, tense):
@@ -200,14 +157,20 @@ def _states(g, np):
     tags = np.noun.tags if np.noun else frozenset(["person"])
     return g.lex.where("adjectives", ("state", np.noun and np.noun.en), lambda a: not a.state.isdisjoint(tags))
 
+_PASSING = frozenset("dirty clean broken empty wet dry".split())  # states of things that do not last
+
+def _words(tree):
+    "The English words of a tree."
+    return [tree[1]] if len(tree) == 3 else [word for kid in tree[1] for word in _words(kid)]
+
 @construction(4)
 def predicate(g): # g: the Grammar that draws
     s = draw_phrase(g, g.pick(g.lex.nouns), p_adj=.25, dets=SUBJECT_DETS)
     adj = g.pick(_states(g, s))
-    g.need(adj.en not in str(s.en))
+    g.need(not any(adj.en in word for word in _words(s.en)))  # nor in another word: "old", "gold"
     g.pairs.append(("adjective", adj.en, s.noun.en))
     c = _copula(g, s, adj, g.pick(["pres", "past"]))
-    passing = {"person", "animal"} & s.noun.tags or adj.en in ("dirty", "clean", "broken", "empty", "wet", "dry")
+    passing = {"person", "animal"} & s.noun.tags or adj.en in _PASSING
     if passing and g.chance(.6): c.parts.append(time_part(g, "prog" if c.tense == "pres" else "past"))
     return statement(g, c)
 
@@ -220,9 +183,8 @@ _NEAR = dict(s="the the the this my our".split(), p="the the these my our".split
 @construction(5)
 def comparison(g): # g: the Grammar that draws
     adj = g.pick(g.lex.where("adjectives", "compared", lambda a: a.comparative != "-"))
-    fit = g.lex.where(
-        "nouns", ("compared", adj.en), lambda n: n.tags & adj.tags and n.tags & _KINDS and n.de_plural != "-"
-    )
+    def comparable(n): return n.tags & adj.tags and n.tags & _KINDS and n.de_plural != "-"
+    fit = g.lex.where("nouns", ("compared", adj.en), comparable)
     one, two = g.pick(fit), g.pick(fit)
     g.need(one is not two and one.tags & two.tags & _KINDS)
     a = draw_phrase(g, one, p_adj=0, dets=_NEAR)
@@ -230,11 +192,8 @@ def comparison(g): # g: the Grammar that draws
     g.pairs.append(("adjective", adj.en, one.en))
     c = new_clause(g, a, g.lex.be, g.pick(["pres", "past"]))
     k, t, q, same = g.link(), g.link(), g.link(), g.chance(.3)
-    words = (
-        [("RB", "as", q), ("JJ", adj.en, k)]
-        if same
-        else leaves("RBR JJ" if " " in adj.comparative else "JJR", adj.comparative, k)
-    )
+    if same: words = [("RB", "as", q), ("JJ", adj.en, k)]
+    else: words = english_leaves("RBR JJ" if " " in adj.comparative else "JJR", adj.comparative, k)
     en = ("ADJP", [("ADJP", words), ("PP", [("IN", "as" if same else "than", t), b.en])])
     de = [("so", q), (adj.de, k), ("wie", t)] if same else [(adj.de_comparative, k), ("als", t)]
     c.parts.append(Part("pred", en, de + b.de("nom")))
@@ -264,38 +223,25 @@ def _owned(g, noun, owner):
     return NP(en, de, "s", noun.gender, np.pronoun, True, noun)
 
 def _of(g, noun, whole):
-    k, head, w = (
-        g.link(),
-        noun_phrase(g, noun, "s", g.lex.dets["the"], draw_adjectives(g, noun, 0.3)),
-        draw_site(g, whole, 0.3),
-    )
+    k = g.link()
+    head = noun_phrase(g, noun, "s", g.lex.dets["the"], draw_adjectives(g, noun, .3))
+    w = draw_site(g, whole, .3)
     en = ("NP", [head.en, ("PP", [("IN", "of", k), w.en])])
     return NP(en, lambda case: head.de(case) + _genitive(w, k), "s", noun.gender, "it", True, noun)
+
+def _owner(g):
+    if g.chance(.35): return name_phrase(g, g.pick(g.lex.names))
+    people = [n for n in g.lex.nouns_with(("person",)) if n.pronoun and "plural" not in n.tags]
+    return draw_phrase(g, g.pick(people), num="s", p_adj=0, dets=_NEAR)
 
 @construction(6)
 def possession(g): # g: the Grammar that draws
     part = g.chance(.3)
     noun = g.pick(g.lex.nouns_with(("part",) if part else tuple(sorted(OWNED))))
-    v = g.pick(
-        [v for v in g.lex.verbs if v.en in ("paint", "draw", "photograph", "admire")]
-        if part
-        else _object_verbs(g, noun)
-    )
-    g.need("transit" not in noun.tags and v.en != "have")
+    v = g.pick([v for v in g.lex.verbs if "view" in v.flags] if part else _object_verbs(g, noun))
+    g.need("transit" not in noun.tags and "own" not in v.flags)
     if part: np = _of(g, noun, g.pick(g.lex.nouns_with(("whole",))))
-    elif g.chance(.35): np = _owned(g, noun, name_phrase(g, g.pick(g.lex.names)))
-    else:
-        np = _owned(
-            g,
-            noun,
-            draw_phrase(
-                g,
-                g.pick([n for n in g.lex.nouns_with(("person",)) if n.pronoun and "plural" not in n.tags]),
-                num="s",
-                p_adj=0,
-                dets=_NEAR,
-            ),
-        )
+    else: np = _owned(g, noun, _owner(g))
     c = _fresh(g, v, definite=True)
     g.need(c.subj.noun is not noun)
     g.pairs.append(("object", v.key, noun.en))
@@ -364,17 +310,14 @@ def _which(g):
     noun, many = draw_object_noun(g, c), g.chance(.5) or "plobj" in c.verb.flags
     g.need(noun.de_plural != "-")
     det = g.lex.dets["how many" if many else "which"]
-    return _ask(
-        g, c, noun_phrase(g, noun, "p" if many or "plural" in noun.tags else "s", det, draw_adjectives(g, noun, 0.3))
-    )
-
+    num = "p" if many or "plural" in noun.tags else "s"
+    return _ask(g, c, noun_phrase(g, noun, num, det, draw_adjectives(g, noun, .3)))
 
 def _where(g):
     en, de = g.pick([("where", "wo"), ("when", "wann"), ("why", "warum")])
-    c, k = (
-        random_clause(g, "i a d p", "pres prog past", time=0, place=0 if en == "where" else 0.2, definite=True),
-        g.link(),
-    )
+    place = 0 if en == "where" else .2
+    c = random_clause(g, "i a d p", "pres prog past", time=0, place=place, definite=True)
+    k = g.link()
     g.need(en != "where" or c.verb.places and not has(c, "goal", "place"))
     c.front = Part("asked", None, [(de, k)])
     return question(g, c, ("WHADVP", [("WRB", en, k)]))
@@ -384,47 +327,37 @@ def wh_question(g): return g.pick([_who, _what, _which, _where])(g) # g: the Gra
 
 # %% ../../nbs/english_german/03_constructions.ipynb #2c893d2d
 _SCENES = [
-    (("village", "city"), ("town", "landmark")),
-    (("garden", "park"), ("tree", "flower", "bench")),
+    (("village", "city"), ("town", "landmark")), (("garden", "park"), ("tree", "flower", "bench")),
     (("zoo",), ("wild",)),
     (("kitchen", "living room", "office"), ("table", "chair", "cupboard", "shelf", "clock", "computer", "mirror")),
-    (("island",), ("house", "castle", "forest", "lake", "mountain", "tower")),
-]
+    (("island",), ("house", "castle", "forest", "lake", "mountain", "tower"))]
 @construction(4)
 def existential(g): # g: the Grammar that draws
     where, what = g.pick(_SCENES)
     noun, site, k = g.pick(g.lex.nouns_with(what)), g.pick(g.lex.nouns_with(where)), g.link()
     g.need(not noun.tags & {"car", "truck", "garden", "park", "vehicle", *where})
     num = "p" if g.chance(.5) else "s"
-    np = noun_phrase(
-        g,
-        noun,
-        num,
-        g.lex.dets[g.pick("two three four some many several".split()) if num == "p" else "a"],
-        draw_adjectives(g, noun, 0.6),
-    )
+    det = g.pick("two three four some many several".split()) if num == "p" else "a"
+    np = noun_phrase(g, noun, num, g.lex.dets[det], draw_adjectives(g, noun, .6))
     there = NP(("NP", [("EX", "there", k)]), lambda case: [("es", k)], num, "n", None, True, is_pronoun=True)
     c = new_clause(g, there, g.lex.there, g.pick(["pres", "pres", "past"]))
     at = noun_phrase(g, site, "s", g.lex.dets[g.pick(["the", "the", "this"])], draw_adjectives(g, site, .3))
-    c.parts += [
-        Part("objindef", np.en, np.de("acc")),
-        pp_part(g, site.place[0][0], "IN", site.place[0][1], "dat", at, "place"),
-    ]
+    (en, de), *_ = site.place
+    c.parts += [Part("objindef", np.en, np.de("acc")), pp_part(g, en, "IN", de, "dat", at, "place")]
     if g.chance(.35): c.front = c.parts[1]
     return statement(g, c)
 
 @construction(4)
 def likes_to(g): # g: the Grammar that draws
     v = draw_verb(g, "i a a p", ban="st noprog thing refl nopass nolike")
-    g.need("person" in v.subjects and v.en not in ("arrive", "cry"))
+    g.need("person" in v.subjects and "unwilled" not in v.flags)
     c, k, dot = _fresh(g, v, "pres", definite=True), g.link(), g.link()
     c.tense = "pres"
     if v.frame == "a":
         noun = draw_object_noun(g, c)
         g.need("person" not in noun.tags)
-        add_object(
-            g, c, noun_phrase(g, noun, "s" if noun.de_plural == "-" else "p", NO_DET, draw_adjectives(g, noun, 0.3, v))
-        )
+        num = "s" if noun.de_plural == "-" else "p"
+        add_object(g, c, noun_phrase(g, noun, num, NO_DET, draw_adjectives(g, noun, .3, v)))
     else: add_complements(g, c)
     if v.places and not has(c, "place") and g.chance(.35): c.parts.append(place_part(g, c))
     like = ("VBP", "like", k) if c.subj.num == "p" else ("VBZ", "likes", k)
@@ -437,6 +370,8 @@ def reflexive(g): # g: the Grammar that draws
     return statement(g, random_clause(g, "i p a", "pres prog past perf fut", need="refl"))
 
 # %% ../../nbs/english_german/03_constructions.ipynb #335eeafc
+def _is_person(np): return np.noun is None or "person" in np.noun.tags  # a name has no noun
+
 def _reason(g, c, tense, against=False):
     g.need(c.subj.pronoun)
     me, moods = pronoun(g, c.subj), g.lex.moods[c.verb.en]
@@ -444,22 +379,13 @@ def _reason(g, c, tense, against=False):
     mood = g.pick(moods)
     if mood != "want": return _copula(g, me, g.pick([a for a in _states(g, c.subj) if a.en == mood]), tense)
     v = draw_verb(g, "i a a d p", ban="st noprog nopass thing nolike")
-    g.need(
-        c.subj.pronoun != "it"
-        and (c.subj.noun is None or "person" in c.subj.noun.tags)
-        and "person" in v.subjects
-        and v is not c.verb
-    )
+    g.need(c.subj.pronoun != "it" and _is_person(c.subj) and "person" in v.subjects and v is not c.verb)
     return random_clause(g, verb=v, subj=me, tenses="want" if tense == "pres" else "wanted", time=0, place=.2, manner=0)
 
 def _subject_verbs(g, np):
     tags = np.noun.tags if np.noun else frozenset(["person"])
-    return g.lex.where(
-        "verbs",
-        ("subject", np.noun and np.noun.en),
-        lambda v: v.frame in ("i", "a", "d", "p") and not tags.isdisjoint(v.subjects),
-    )
-
+    def fit(v): return v.frame in ("i", "a", "d", "p") and not tags.isdisjoint(v.subjects)
+    return g.lex.where("verbs", ("subject", np.noun and np.noun.en), fit)
 
 def _second_clause(g, kind, first, tense, lasting):
     if kind in ("reason", "concession", "condition"): return _reason(g, first, tense, kind == "concession")
@@ -474,16 +400,10 @@ def _two_clauses(g):
     kind, tense = row["kind"], "past" if row["de_past"] != "-" and g.chance(.5) else "pres"
     lasting = dict(pres="prog", past="pastprog")[tense] if kind == "while" else tense
     moody = kind in ("reason", "concession", "condition")
-    v = g.pick(
-        g.lex.where(
-            "verbs",
-            ("moody", moody),
-            lambda v: (
-                v.frame in ("i", "a", "d", "p")
-                and (v.en in g.lex.moods if moody else v.flags.isdisjoint({"thing", "st"}))
-            ),
-        )
-    )
+    def fit(v):
+        if v.frame not in ("i", "a", "d", "p"): return False
+        return v.en in g.lex.moods if moody else v.flags.isdisjoint({"thing", "st"})
+    v = g.pick(g.lex.where("verbs", ("moody", moody), fit))
     c = random_clause(g, verb=v, tenses=lasting, time=0, place=.2, manner=.1, definite=True, p_adj=0 if moody else .15)
     s = _second_clause(g, kind, c, tense, lasting)
     g.need("perf" not in (c.tense, s.tense) and c.verb is not s.verb)
@@ -520,7 +440,8 @@ def that_clause(g): # g: the Grammar that draws
 def _join(g, a, b, en="and", de="und"):
     k, dot = g.link(), g.link()
     tree = ("S", [("S", english_clause(g, a)), ("CC", en, k), ("S", english_clause(g, b)), (".", ".", dot)])
-    return tree, german_clause(g, a) + ([COMMA] if en == "but" else []) + [(de, k)] + german_clause(g, b) + [(".", dot)]
+    comma = [GERMAN_COMMA] if en == "but" else []
+    return tree, german_clause(g, a) + comma + [(de, k)] + german_clause(g, b) + [(".", dot)]
 
 def _both(g):
     v = draw_verb(g, "i a d p dir", ban="thing")
@@ -534,10 +455,8 @@ def _both(g):
 def coordination(g): # g: the Grammar that draws
     if g.chance(.4): return _both(g)
     tense = g.pick(["pres", "prog", "past"])
-    a, b = (
-        random_clause(g, "i a d p", tenses=tense, ban="thing", time=0, place=0.2, manner=0.1, definite=True)
-        for _ in "ab"
-    )
+    rest = dict(tenses=tense, ban="thing", time=0, place=.2, manner=.1, definite=True)
+    a, b = random_clause(g, "i a d p", **rest), random_clause(g, "i a d p", **rest)
     g.need(a.subj.noun is not b.subj.noun and a.verb is not b.verb)
     return _join(g, a, b, *(("but", "aber") if g.chance(.3) else ("and", "und")))
 
@@ -545,34 +464,19 @@ def coordination(g): # g: the Grammar that draws
 def _relative_pronoun(g, np, case):
     person, k = "person" in np.noun.tags, g.link()
     word = ("WP", "who" if case == "nom" else "whom") if person else ("WDT", "that")
-    return NP(
-        ("WHNP", [(*word, k)]),
-        lambda c: [(ending(RELATIVES, c, np.gender, np.num), k)],
-        np.num,
-        np.gender,
-        np.pronoun,
-        True,
-        np.noun,
-    )
+    return NP(("WHNP", [(*word, k)]), lambda c: [(ending(RELATIVES, c, np.gender, np.num), k)], np.num, np.gender,
+              np.pronoun, True, np.noun)
 
 
 def _attach(np, sbar, de):
-    np.en, np.rel = ("NP", [np.en, sbar]), [COMMA] + de + [COMMA]
+    np.en, np.rel = ("NP", [np.en, sbar]), [GERMAN_COMMA] + de + [GERMAN_COMMA]
 
 def _who_does(g, np, main):
     v = g.pick(_subject_verbs(g, np))
     g.need(v is not main)
     g.pairs.append(("subject", np.noun.en, v.key))
-    c = random_clause(
-        g,
-        verb=v,
-        subj=_relative_pronoun(g, np, "nom"),
-        tenses="pres prog past perf",
-        time=0,
-        place=0.4,
-        manner=0.1,
-        p_adj=0.2,
-    )
+    c = random_clause(g, verb=v, subj=_relative_pronoun(g, np, "nom"), tenses="pres prog past perf", time=0, place=0.4,
+                      manner=0.1, p_adj=0.2)
     who, *rest = english_clause(g, c)
     _attach(np, ("SBAR", [who, ("S", rest)]), german_clause(g, c, "final"))
     return c
@@ -592,19 +496,11 @@ def _whose_does(g, np, main):
     noun, k = g.pick(g.lex.nouns_with(("pet", "kin"))), g.link()
     mine = noun_phrase(g, noun, "s")
     en = ("WHNP", [("WP$", "whose", k), *mine.en[1]])
-    subj = NP(
-        en,
-        lambda c: [(ending(RELATIVES, "gen", np.gender, np.num), k)] + mine.de(c),
-        "s",
-        noun.gender,
-        None,
-        True,
-        noun,
-    )
-    c = random_clause(
-        g, verb=g.pick(_subject_verbs(g, mine)), subj=subj, tenses="pres past perf", time=0, place=0.3, manner=0.1
-    )
-    g.need(noun is not np.noun and c.verb is not main)
+    subj = NP(en, lambda c: [(ending(RELATIVES, "gen", np.gender, np.num), k)] + mine.de(c), "s", noun.gender, None,
+              True, noun)
+    v = g.pick(_subject_verbs(g, mine))
+    c = random_clause(g, verb=v, subj=subj, tenses="pres past perf", time=0, place=.3, manner=.1)
+    g.need(noun is not np.noun and v is not main)
     who, *rest = english_clause(g, c)
     _attach(np, ("SBAR", [who, ("S", rest)]), german_clause(g, c, "final"))
     return c
@@ -634,9 +530,10 @@ def relative_clause(g): # g: the Grammar that draws
 # %% ../../nbs/english_german/03_constructions.ipynb #9b4efc7c
 def _plan(g, subj, need=""):
     v = draw_verb(g, "i a a d p b" if not need else "a d", need=need, ban="st noprog nopass thing place")
-    g.need("person" in v.subjects and v.en not in ("cry", "arrive"))
-    g.need(v.de_prep != "um" or "refl" in v.flags) # ", um Hilfe zu bitten" would read as a purpose
-    c = random_clause(g, verb=v, subj=subj, tenses="pres", time=0, place=0 if need else .15, manner=0 if need else .15)
+    g.need("person" in v.subjects and "unwilled" not in v.flags)
+    g.need(v.de_prep != "um" or "refl" in v.flags)  # ", um Hilfe zu bitten" would read as a purpose
+    p = 0 if need else .15
+    c = random_clause(g, verb=v, subj=subj, tenses="pres", time=0, place=p, manner=p)
     g.need(not has(c, "goal"))
     return c
 
@@ -648,22 +545,19 @@ def zu_infinitive(g): # g: the Grammar that draws
 
 @construction(5)
 def purpose(g):  # g: the Grammar that draws
-    v = g.pick(
-        [v for v in g.lex.verbs if v.frame == "dir" and v.en in ("walk", "drive", "run") and "person" in v.subjects]
-    )
+    v = g.pick([v for v in g.lex.verbs if "go" in v.flags])
     c = random_clause(g, verb=v, tenses="pres prog past perf", time=0, manner=.1)
-    g.need(c.subj.noun is None or "person" in c.subj.noun.tags)
+    g.need(_is_person(c.subj))
     c.parts.append(infinitive(g, _plan(g, c.subj, "errand"), um=True))
     return statement(g, c)
 
 # %% ../../nbs/english_german/03_constructions.ipynb #69d33b45
 @construction(8)
 def far_pronoun(g):  # g: the Grammar that draws
-    v = g.pick(
-        g.lex.where("verbs", "far", lambda v: v.frame == "a" and v.en in g.lex.reasons and "refl" not in v.flags)
-    )
+    def fit(v): return v.frame == "a" and v.en in g.lex.reasons and "refl" not in v.flags
+    v = g.pick(g.lex.where("verbs", "far", fit))
     c = _fresh(g, v, "pres prog past perf", definite=True, p_adj=.2)
-    g.need(c.subj.num == "s" and (c.subj.noun is None or "person" in c.subj.noun.tags))
+    g.need(c.subj.num == "s" and _is_person(c.subj))
     noun = draw_object_noun(g, c)
     g.need("person" not in noun.tags)
     np = draw_phrase(g, noun, c.subj, None, .25, definite="mass" in noun.tags or g.chance(.4), verb=v)
@@ -672,25 +566,17 @@ def far_pronoun(g):  # g: the Grammar that draws
     return _because(g, c, np) if g.chance(.6) else _and_then(g, c, np)
 
 def _because(g, c, np):
-    adj = g.pick(
-        [a for a in g.lex.adjectives if a.en in g.lex.reasons[c.verb.en] and (a.tags | a.state) & np.noun.tags]
-    )
-    g.need(f"'{adj.en}'" not in str(np.en))
+    reasons = g.lex.reasons[c.verb.en]
+    adj = g.pick([a for a in g.lex.adjectives if a.en in reasons and (a.tags | a.state) & np.noun.tags])
+    g.need(adj.en not in _words(np.en))
     side = _copula(g, pronoun(g, np), adj, "past" if c.tense in ("past", "perf") else "pres")
     c.parts.append(subordinate(g, "because", "weil", side))
     return statement(g, c)
 
 def _and_then(g, c, np):
-    d = _fresh(
-        g,
-        g.pick([v for v in _object_verbs(g, np.noun) if not v.flags & {"make", "st", "nopass", "refl"}]),
-        c.tense,
-        definite=True,
-        p_adj=0.2,
-    )
-    g.need(
-        d.verb.en not in (c.verb.en, "buy", "order", "find") and d.subj.noun is not c.subj.noun and d.tense == c.tense
-    )
-    g.need(d.subj.noun is None or "person" in d.subj.noun.tags)
+    v = g.pick([v for v in _object_verbs(g, np.noun) if v.flags.isdisjoint({"make", "st", "nopass", "refl"})])
+    d = _fresh(g, v, c.tense, definite=True, p_adj=.2)
+    g.need("get" not in v.flags and v.en != c.verb.en)
+    g.need(_is_person(d.subj) and d.subj.noun is not c.subj.noun and d.tense == c.tense)
     add_object(g, d, pronoun(g, np, d.verb.case))
     return _join(g, c, d)

@@ -10,9 +10,10 @@ __all__ = ['held_out', 'builtin_corpus']
 # %% ../../nbs/english_german/04_grammar.ipynb #9ab6e73d
 from functools import lru_cache
 from hashlib import blake2b
-import itertools
-from .clauses import Example, finish
-from .constructions import CONSTRUCTIONS, Grammar
+from itertools import chain
+
+from .clauses import finish
+from .constructions import Grammar
 
 # %% ../../nbs/english_german/04_grammar.ipynb #56f02002
 @lru_cache(maxsize=None)
@@ -25,35 +26,37 @@ def held_out(
     return int.from_bytes(code, "big") < share * 2**32
 
 # %% ../../nbs/english_german/04_grammar.ipynb #553b4052
+def _held_out(made):
+    "Has a derivation a combination that is kept for the unseen split?"
+    *_, pairs = made
+    return any(map(held_out, pairs))
+
 def _draw_splits(g, want, seen):
     out, spare = {name: [] for name in want}, []
     for name, n in want.items():
         while len(out[name]) < n:
-            tree, de, kind, pairs = g.derive()
-            if any(map(held_out, pairs)): spare.append((tree, de, kind, pairs)); continue
-            e = finish(tree, de, kind, pairs)
+            made = g.derive()
+            if _held_out(made):
+                spare.append(made)
+                continue
+            e = finish(*made)
             if e.en in seen or e.de in seen: continue
             seen.update((e.en, e.de))
             out[name].append(e)
     return out, spare
 
 def _draw_unseen(g, n, train, spare, seen):
-    words, kinds, out = {w for e in train for s in (e.en, e.de) for w in s.split()}, {e.construction for e in train}, []
-    for tries, made in enumerate(itertools.chain(spare, iter(g.derive, None))):
+    words = {w for e in train for s in (e.en, e.de) for w in s.split()}
+    kinds, out = {e.construction for e in train}, []
+    for tries, made in enumerate(chain(spare, iter(g.derive, None))):
         if len(out) == n: return out
-        if tries > 1000 * (n + 10):
-            raise ValueError(
-                f"{len(train)} training sentences hold too few words for {n} unseen combinations; raise n_train or lower n_unseen"
-            )
-        if not any(map(held_out, made[3])): continue
+        if tries > 1000*(n + 10):
+            raise ValueError(f"{len(train)} training sentences hold too few words for {n} unseen combinations; "
+                             "raise n_train or lower n_unseen")
+        if not _held_out(made): continue
         e = finish(*made)
-        if (
-            e.en in seen
-            or e.de in seen
-            or e.construction not in kinds
-            or not words.issuperset((e.en + " " + e.de).split())
-        ):
-            continue
+        known = e.construction in kinds and words.issuperset(e.en.split() + e.de.split())
+        if not known or e.en in seen or e.de in seen: continue
         seen.update((e.en, e.de))
         out.append(e)
 

@@ -190,8 +190,11 @@ def longest_chain(
     while todo:
         node = todo[-1]
         sources = [source for source, _ in node.next_functions]
-        if unknown := [s for s in sources if s not in length]: todo += unknown
-        else: length[todo.pop()] = max((length[s] for s in sources), default=0) + ('mm' in node.name().lower())  # Mm, Addmm, Bmm
+        unknown = [source for source in sources if source not in length]
+        todo += unknown
+        if unknown: continue
+        is_product = 'mm' in node.name().lower()  # Mm, Addmm, Bmm
+        length[todo.pop()] = max((length[source] for source in sources), default=0) + is_product
     return length[y.grad_fn]
 
 # %% ../../nbs/07_why_self_attention.ipynb #b0b6137f
@@ -223,7 +226,7 @@ def one_hop(
     k:int,    # Kernel width, in positions, odd
     r:int,    # Neighbourhood of the restricted attention, in positions, odd
     d:int=8   # Width; the pattern does not depend on it
-) -> dict:    # For every kind of layer an endless iterator of boolean (n, n): which input j reaches output i in that hop?
+) -> dict:    # Kind of layer to an endless iterator of boolean (n, n): which input j reaches output i in that hop?
     "What a layer, or a step of the recurrence, connects; found by gradients."
     x, layers = torch.randn(1, n, d), table1_layers(d, k, r)
     rnn = layers['recurrent']
@@ -287,12 +290,10 @@ def recall_layers(
     "Just enough layers of each kind to connect the last position with the first."
     torch.manual_seed(seed)
     levels = next(p for p in count() if k**p >= n)
-    return {
-        'self-attention': [SelfAttention(d)],
-        'dilated': [Convolution(d, k, k**level, right=0) for level in range(levels)],
-        'convolutional': [Convolution(d, k, right=0) for _ in range(ceil((n - 1) / (k - 1)))],
-        'recurrent': [Recurrent(d)],
-    }
+    return {'self-attention': [SelfAttention(d)],
+            'dilated': [Convolution(d, k, k**level, right=0) for level in range(levels)],
+            'convolutional': [Convolution(d, k, right=0) for _ in range(ceil((n - 1) / (k - 1)))],
+            'recurrent': [Recurrent(d)]}
 
 
 def train_recall(

@@ -1,0 +1,69 @@
+"Ruff's rules of pyproject.toml hold in code and lessons, and no function body is longer than 30 lines."
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CODE = ("transformer_nb", "tests", "tools", "benchmarks")
+MOST = 30  # lines of a function's body, without signature and docstring
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def ruff(*places):
+    "What ruff says of files and folders: (exit code, text)."
+    pytest.importorskip("ruff", reason="ruff is not installed: pip install -e '.[dev]'")
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise"]
+    command += ["--config", ROOT / "pyproject.toml", *places]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("place", [*CODE, "nbs"])
+def test_rules_hold(place):
+    status, text = ruff(place)
+    assert status == 0, text
+
+
+@pytest.mark.parametrize("line, rule", [
+    ("a = 1; b = 2", "E702"), ("x = " + "1 + " * 40 + "1", "E501"), ("import os", "F401"), ("print(nobody)", "F821")])
+def test_rules_are_looked_for_in_code_and_lessons(line, rule, tmp_path):
+    "Or the test above would see nothing; and a lesson may call IPython's own commands."
+    (tmp_path / "a.py").write_text(line + "\n")
+    cells = [dict(cell_type="code", metadata={}, source=s, outputs=[], execution_count=None) for s in ("%time 1", line)]
+    (tmp_path / "a.ipynb").write_text(json.dumps(dict(cells=cells, metadata={}, nbformat=4, nbformat_minor=5)))
+    _, text = ruff(tmp_path)
+    found = [found for found in text.splitlines() if found.startswith(str(tmp_path))]
+    assert {Path(found.split(":")[0]).name for found in found} == {"a.py", "a.ipynb"} and all(rule in f for f in found)
+
+
+def body_lines(function):
+    "How many lines a function's body has, from its first statement to its last."
+    statements = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return statements[-1].end_lineno - statements[0].lineno + 1 if statements else 0
+
+
+def long_functions(text):
+    "Name and length of each function in a module whose body is too long."
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, FUNCTIONS)]
+    return [(f.name, body_lines(f)) for f in functions if body_lines(f) > MOST]
+
+
+@pytest.mark.parametrize("place", CODE)
+def test_functions_are_short(place):
+    files = sorted((ROOT / place).rglob("*.py"))
+    too_long = {str(f.relative_to(ROOT)): found for f in files if (found := long_functions(f.read_text()))}
+    assert files and not too_long
+
+
+def test_lengths_are_those_of_bodies():
+    "Signature and docstring do not count, a function inside a method does."
+    def method(lines):
+        body = "\n".join(["            a = 1"] * lines)
+        return f'class C:\n    def outer(self,\n        a=0\n    ):\n        "Doc."\n        def inner():\n{body}\n'
+    assert long_functions(method(29)) == []
+    assert long_functions(method(30)) == [("outer", 31)]
+    assert long_functions(method(31)) == [("outer", 32), ("inner", 31)]

@@ -1,0 +1,75 @@
+"""The public face as other people's code uses it. Nothing runs this: a type checker reads it (tests/test_typing.py).
+
+A line that must be refused carries `pyright: ignore`, and one too many of these is an error itself."""
+from pathlib import Path
+from typing import assert_type
+
+import torch
+from torch import Tensor
+
+from transformer_nb import Tokenizer, Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, preset
+from transformer_nb.attention import additive_attention, attention, causal_mask, padding_mask
+from transformer_nb.checkpoints import average, load, save
+from transformer_nb.decoding import beam_search
+from transformer_nb.multihead import MultiHeadAttention
+from transformer_nb.positional_encoding import sinusoids
+
+
+def the_model_of_section_3(q: Tensor, k: Tensor, v: Tensor, ids: Tensor):
+    out, weights = attention(q, k, v, causal_mask(q.shape[-2]))
+    assert_type(out, Tensor)
+    assert_type(weights, Tensor)
+    out, weights = additive_attention(q, k, q[0], k[0], v[0], v)
+    heads = MultiHeadAttention(512, 8, d_k=32, bias=True)
+    out, looked = heads(q, k, v, padding_mask(ids, pad_id=0), need_weights=True)
+    assert_type(out, Tensor)
+    assert_type(looked, Tensor | None)
+    assert_type(heads.split(heads.W_q(q)), Tensor)
+    assert_type(sinusoids(100, 512), Tensor)
+    heads(q, k, v, need_weight=True)  # pyright: ignore[reportCallIssue]
+
+
+def a_model(src: Tensor, tgt: Tensor):
+    cfg = preset("base", vocab_size=37_000)
+    assert_type(cfg, TransformerConfig)
+    assert_type(cfg.d_model, int)
+    cfg.d_model = 256  # pyright: ignore[reportAttributeAccessIssue]
+    model = Transformer(cfg)
+    assert_type(model.encode(src), Tensor)
+    assert_type(model.decode(tgt, model.encode(src), src), Tensor)
+    assert_type(model(src, tgt), Tensor)
+    assert_type(model.cfg, TransformerConfig)
+    assert_type(Transformer.from_pretrained("runs/demo"), Transformer)
+    model.encode(src, tgt)  # pyright: ignore[reportCallIssue]
+    beam_search(model, src, beam=4, alpha=0.6)
+
+
+def a_translator(texts: list[str]):
+    t = Translator.from_pretrained("runs/mine", device="auto", dtype="auto", int8=False)
+    assert_type(t, Translator)
+    german: list[str] = t.translate(texts, beam=4, alpha=0.6)
+    for hypotheses in t.nbest(texts, n=4):
+        for h in hypotheses:
+            print(h.text.upper(), h.score + 1, len(h.tokens))
+    drawn: list[str] = t.sample(texts, temperature=1.0, top_k=0, top_p=1.0, seed=0)
+    nats: list[float] = t.score(texts, german)
+    t.align(texts, german)
+    t.attention("a dog runs .")
+    t.translat(texts)  # pyright: ignore[reportAttributeAccessIssue]
+    t.translate(texts, bean=4)  # pyright: ignore[reportCallIssue]
+    return drawn, nats, t.model.eval()
+
+
+def a_run(pairs: list[tuple[list[int], list[int]]], tokenizer: Tokenizer, out: Path):
+    model = Transformer(preset("tiny", vocab_size=tokenizer.vocab_size))
+    cfg = TrainingConfig(steps=100, batch_tokens=4096, dtype="auto", minutes=None)
+    trainer = Trainer(model=model, tokenizer=tokenizer, train=pairs, val=pairs[:10], cfg=cfg, out=out)
+    trainer.fit(quiet=True)
+    assert_type(trainer.model, Transformer)
+    assert_type(trainer.step, int)
+    trainer.fit(loud=True)  # pyright: ignore[reportCallIssue]
+    TrainingConfig(step=100)  # pyright: ignore[reportCallIssue]
+    found = load(out)
+    average([out / "step-0000050", out / "step-0000100"], out / "mean")
+    save(out / "last", found.model, tokenizer)
+    return found.model.to(torch.device("cpu"))

@@ -1,0 +1,58 @@
+"""Makes the small trained model that ships with the package: `python tools/build_demo_model.py`, 13 minutes of a core.
+
+The run is bounded by steps and fixed by its seed, so that it can be made again. Its weights are stored as float16;
+the scores in training.json are those of the stored weights, read back as a user reads them.
+"""
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from transformer_nb import checkpoints, cli
+from transformer_nb.corpora import load_corpus
+from transformer_nb.evaluation import score
+from transformer_nb.translation import Translator
+
+PLACE = Path(__file__).resolve().parent.parent/'transformer_nb'/'data'/'demo'
+MOST = 3_500_000  # bytes of the whole directory
+SETTINGS = dict(
+    preset='tiny', norm='pre', dropout=0., vocab_size=2000, corpus_size=40_000, batch_tokens=1536, warmup=200,
+    lr_factor=.8, steps=3000, every=250, seed=0, device='cpu', dtype='float32', threads=1,
+)
+KEPT = ('data', 'src', 'tgt', 'corpus_size', 'preset', 'pairs', 'step', 'averaged')  # of what the run says of itself
+
+
+def scores(place:Path) -> dict:
+    "BLEU and chrF with their signatures on the splits that the model was not trained on."
+    translator = Translator.from_pretrained(place, 'cpu')
+    corpus = load_corpus('builtin', 'en', 'de', SETTINGS['corpus_size'])
+    found = {}
+    for name in ('test', 'unseen'):
+        src, ref = map(list, zip(*corpus[name].pairs))
+        found[name] = {'pairs': len(src)} | score(translator.translate(src), ref)
+    return found
+
+
+def ship(run:Path, place:Path):
+    "Store the average of a run as float16, score what is stored, and store the scores with it."
+    found = checkpoints.load(run)
+    about = {name: found.training[name] for name in KEPT} | {
+        'minutes': round(found.training['seconds']/60, 1),
+        'settings': SETTINGS,
+    }
+    model = found.model.half()
+    checkpoints.save(place, model, found.tokenizer, about)
+    about['scores'] = scores(place)
+    checkpoints.save(place, model, found.tokenizer, about)
+    size = sum(file.stat().st_size for file in place.iterdir())
+    print(f"{place}: {size:,} bytes, {about['scores']}", file=sys.stderr)
+    if size > MOST: sys.exit(f"{place}: more than {MOST:,} bytes; take a smaller vocabulary")
+
+
+def main(place:Path=PLACE):
+    "Train and ship."
+    with TemporaryDirectory() as folder:
+        cli.train(out=f'{folder}/run', **SETTINGS)
+        ship(Path(folder)/'run', place)
+
+
+if __name__ == '__main__': main(*map(Path, sys.argv[1:]))
