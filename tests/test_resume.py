@@ -13,7 +13,7 @@ import time
 
 import pytest
 import torch
-from conftest import BIN
+from conftest import BIN, tnb
 
 from transformer_nb import checkpoints
 from transformer_nb.core import seed_everything
