@@ -25,11 +25,11 @@ from fastcore.basics import patch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-import transformer_nb.engine.packing  # noqa: F401  gives the model its `hidden`
 from . import checkpoints
 from .batching import Batch, Batches, Step, encode_pairs, prefetch
 from .core import InputError, fast_dtype, keep_memory
 from .corpora import Split
+from .engine import packing  # noqa: F401  it gives the model its `hidden`
 from .engine.costs import matmul_rate, train_flops
 from .engine.distributed import World, lost_process, parallel
 from .optimizer import adam, lrate
