@@ -135,7 +135,7 @@ class Batches:
         world:int=1,             # Number of processes
         special=Special()        # Ids of padding, BOS and EOS: the model's configuration, if it has others
     ):
-        if not pairs: raise InputError("no sentence pairs: a stream of batches needs at least one; give more text")
+        if not pairs: raise InputError("no sentence pairs: a stream of batches needs at least one; give a corpus")
         if not 0 <= rank < world: raise ValueError(f"rank {rank} of {world} processes: ranks go from 0 to {world - 1}")
         if per_step < world:
             raise InputError(f"{per_step} micro-batches a step are too few for {world} processes: "

@@ -29,6 +29,7 @@ from . import checkpoints
 from .batching import Batch, Batches, Step, encode_pairs, prefetch
 from .core import InputError, fast_dtype, keep_memory
 from .corpora import Split
+from .engine import packing  # noqa: F401  it gives the model its `hidden`
 from .engine.costs import matmul_rate, train_flops
 from .engine import packing as _hidden  # noqa: F401  gives the model its `hidden`
 from .engine.distributed import World, lost_process, parallel
