@@ -98,7 +98,7 @@ def batch_loss(
     batch:Batch        # On the model's device
 ) -> tuple[Tensor, Tensor]: # Loss to minimise and negative log-likelihood, in nats a token
     "Label-smoothed loss of a batch over its real tokens."
-    hidden = model.hidden(batch.src, batch.tgt_in)
+    hidden = model.hidden(batch.src, batch.tgt_in, tuple(map(sum, batch.lengths)))
     return projected_loss(hidden, model.embedding.weight, batch.targets, model.cfg.label_smoothing)
 
 # %% ../nbs/14_training.ipynb #d640388f

@@ -37,10 +37,11 @@ class _Select(torch.autograd.Function):
 class Packing:
     "Where the real tokens of a padded table stand: between a table (b, n, …) and a row of its t real tokens (t, …)."
     def __init__(self,
-        real:Tensor # Boolean, shape (b, n): True where a real token stands; padding only at the right
+        real:Tensor,   # Boolean, shape (b, n): True where a real token stands; padding only at the right
+        count:int=None # Number of real tokens, if the CPU knows it: then nothing is checked, and no GPU is waited for
     ):
         self.shape, self.real, flat = real.shape, real, real.flatten()
-        t = count_real(real)
+        t = count_real(real) if count is None else count
         order = (~flat).int().argsort(stable=True)   # real tokens first, then padding
         self.here = order[:t]                        # (t,): place of each real token in the flattened table
         self.holes = order[t:]                       # (b·n − t,): places of padding
@@ -117,10 +118,11 @@ def _unpacked(packing, heads):
 # %% ../../nbs/engine/01_packing.ipynb #a0073232
 @patch
 def embed_packed(self:Transformer,
-    ids:Tensor  # Token ids, shape (b, n), padded at the right with cfg.pad_id
-) -> tuple:     # Embedded real tokens, shape (t, d_model), and their Packing
+    ids:Tensor,    # Token ids, shape (b, n), padded at the right with cfg.pad_id
+    count:int=None # How many are real, if it is known
+) -> tuple:        # Embedded real tokens, shape (t, d_model), and their Packing
     "`embed` for the real tokens alone."
-    packing = Packing(ids != self.cfg.pad_id)
+    packing = Packing(ids != self.cfg.pad_id, count)
     return self.dropout(packing.pack(self.positions(self.embedding(ids)))), packing
 
 @patch
@@ -133,11 +135,12 @@ def encode_packed(self:Transformer,
 
 @patch
 def hidden(self:Transformer,
-    src:Tensor,  # Source ids, shape (b, n), padded at the right with cfg.pad_id
-    tgt:Tensor   # Target ids shifted right, shape (b, m), padded likewise
-) -> Tensor:     # Decoder output at the t real target tokens, sentence after sentence, shape (t, d_model)
+    src:Tensor,          # Source ids, shape (b, n), padded at the right with cfg.pad_id
+    tgt:Tensor,          # Target ids shifted right, shape (b, m), padded likewise
+    counts=(None, None)  # How many of them are real, if it is known
+) -> Tensor:             # Decoder output at the t real target tokens, sentence after sentence, shape (t, d_model)
     "What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does."
     check_pairs(src, tgt)
-    (x, source), (y, target) = self.embed_packed(src), self.embed_packed(tgt)
+    (x, source), (y, target) = map(self.embed_packed, (src, tgt), counts)
     memory = self.encoder_stack(x, PackedMask(source, source))
     return self.decoder_stack(y, memory, PackedMask(target, target, causal=True), PackedMask(target, source))

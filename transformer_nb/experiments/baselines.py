@@ -38,7 +38,8 @@ class Seq2Seq(nn.Module):
 
     def hidden(self,
         src:Tensor,  # Source ids, shape (b, n), padded at the right
-        tgt:Tensor   # Target ids shifted right, shape (b, m), padded at the right
+        tgt:Tensor,  # Target ids shifted right, shape (b, m), padded at the right
+        counts=None  # How many of them are real: of no use here
     ) -> Tensor:     # Decoder output at the t real target tokens, shape (t, d_model)
         "What the loss is computed from."
         return self.decode(tgt, self.encode(src), src)[tgt != self.cfg.pad_id]

@@ -17,7 +17,7 @@ class Seq2Seq(nn.Module):
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Teacher forcing, as in `Transformer`."""
 
-    def hidden(self, src: Tensor, tgt: Tensor) -> Tensor:
+    def hidden(self, src: Tensor, tgt: Tensor, counts=None) -> Tensor:
         """What the loss is computed from."""
 
     def __call__(self, src: Tensor, tgt: Tensor) -> Tensor: ...
