@@ -52,9 +52,10 @@ def tokens_asked(batch):
 
 def without_end(model):
     """Never let a random model say EOS, by its weights alone, so that every sentence runs to its limit and a step costs
-    what it always costs. What LayerNorm gives sums to 0 before its bias, with a bias of 1 to d_model. An EOS row of -0.1
-    throughout thus always scores -0.1 d_model, far below all other tokens, whose scores are spread around 0 with variance
-    near 2. (And -0.1 is no larger than the numbers of other rows, so that int8 rounds them as it would without it.)"""
+    what it always costs. What LayerNorm gives sums to 0 before its bias, with a bias of 1 to d_model. An EOS row of
+    -0.1 throughout thus always scores -0.1 d_model, far below all other tokens, whose scores are spread around 0 with
+    variance near 2. (And -0.1 is no larger than the numbers of other rows, so that int8 rounds them as it would
+    without it.)"""
     model.decoder[-1].residuals[-1].norm.bias.data.fill_(1.)
     model.embedding.weight.data[model.cfg.eos_id] = -.1
 
@@ -181,7 +182,7 @@ def decoder(task, batches, stack):
 
 
 def decoding(task, stack):
-    "A function that makes one repetition: it decodes every batch, the longest first, and sees that no token is missing."
+    "A function that makes one repetition: it decodes every batch, longest first, and sees that no token is missing."
     batches = work(task['preset'], task['vocab'], task['batch'])
     order = range(len(batches))[::-1]
     decode, many = decoder(task, batches, stack)
@@ -288,13 +289,15 @@ def ratio(result, name):
 
 
 def title(result):
-    return f"{result['search'].replace('beam', f'beam {BEAM}')}, {result['batch'].replace('all', 'all 200 in batches of 32')}"
+    batch = result['batch'].replace('all', 'all 200 in batches of 32')
+    return f"{result['search'].replace('beam', f'beam {BEAM}')}, {batch}"
 
 
 def report(result):
     print(
-        f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}; batch: {title(result)}; {result['sentences']} sentences, "
-        f"{result['tokens']:,} tokens a repetition; {result['hardware']}, torch {result['versions']['torch']}\n"
+        f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}; "
+        f"batch: {title(result)}; {result['sentences']} sentences, {result['tokens']:,} tokens a repetition; "
+        f"{result['hardware']}, torch {result['versions']['torch']}\n"
     )
     print(
         '| | sentences/s | tokens/s | lowest to highest | it ÷ Marian | peak memory, MiB | others, cores |',
@@ -303,8 +306,9 @@ def report(result):
     )
     for name, row in result['rows'].items():
         print(
-            f"| {name} | {row['sentences_per_s']:,.1f} | {row['tokens_per_s']:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} "
-            f"| {ratio(result, name)} | {row['memory'] / 2**20:,.0f} | {row['others']:.2f} |",
+            f"| {name} | {row['sentences_per_s']:,.1f} | {row['tokens_per_s']:,.0f} "
+            f"| {row['lowest']:,.0f} to {row['highest']:,.0f} | {ratio(result, name)} "
+            f"| {row['memory'] / 2**20:,.0f} | {row['others']:.2f} |",
             flush=True,
         )
 

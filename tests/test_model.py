@@ -85,7 +85,9 @@ def test_padding_of_the_target_is_not_seen(kind, seed, tgt_lengths, extra):
 class disturbed_padding:
     "The vector of the padding token is another one inside this block."
     def __init__(self, model): self.row = model.embedding.weight[PAD]
-    def __enter__(self): self.saved = self.row.clone(); self.row += 3.
+    def __enter__(self):
+        self.saved = self.row.clone()
+        self.row += 3.
     def __exit__(self, *_): self.row.copy_(self.saved)
 
 

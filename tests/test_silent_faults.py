@@ -403,7 +403,9 @@ def test_seeded_puts_all_generators_back():
     first = draw()
     with core.seeded(5): inside = draw()
     with pytest.raises(KeyError):
-        with core.seeded(5): assert draw() == inside; raise KeyError
+        with core.seeded(5):
+            assert draw() == inside
+            raise KeyError
     with pytest.raises(InputError):
         with core.seeded(-5): pass
     assert (first, draw()) == undisturbed

@@ -247,11 +247,23 @@ def scaled(linear):
 class Doubled(nn.Module):
     def forward(self, W): return 2*W
 
-def pruning(linear): prune.l1_unstructured(linear, 'weight', .5); return linear
-def doubling(linear): parametrize.register_parametrization(linear, 'weight', Doubled()); return linear
+def pruning(linear):
+    prune.l1_unstructured(linear, 'weight', .5)
+    return linear
+
+def doubling(linear):
+    parametrize.register_parametrization(linear, 'weight', Doubled())
+    return linear
+
 def spectral(linear): return parametrizations.spectral_norm(linear)
-def hooked(linear): linear.register_forward_hook(lambda m, args, y: y + 1.); return linear
-def patched(linear): linear.forward = lambda x: 3*nn.functional.linear(x, linear.weight, linear.bias); return linear
+
+def hooked(linear):
+    linear.register_forward_hook(lambda m, args, y: y + 1.)
+    return linear
+
+def patched(linear):
+    linear.forward = lambda x: 3*nn.functional.linear(x, linear.weight, linear.bias)
+    return linear
 
 PLACES = [
     f'{side}.1.{part}'
@@ -275,7 +287,8 @@ def exchange(model, places, change):
 
 @torch.no_grad()
 def decodes_as_the_model(model):
-    "Step by step with the prepared form, or all at once by the model itself. (Padded tables, no `packed`, which asks for `weight`.)"
+    """Step by step with the prepared form, or all at once by the model itself.
+    (Padded tables, no `packed`, which asks for `weight`.)"""
     src, tgt = pad([[5, 6, 7, 2], [8, 9, 2]]), torch.tensor([[1, 4, 7, 9], [1, 8, 5, 6]])
     ready = inference(model)
     cache = DecoderCache(ready, src, 4)
@@ -372,7 +385,9 @@ def test_what_cannot_be_followed_is_refused_by_name():
 
 def test_a_model_of_ones_own_is_taken_unless_it_computes_otherwise():
     class Named(Transformer):
-        def __init__(self, cfg, name): super().__init__(cfg); self.name = name
+        def __init__(self, cfg, name):
+            super().__init__(cfg)
+            self.name = name
         def training_step(self, batch): pass
     assert len(greedy(Named(build().cfg, 'mine').eval(), torch.tensor([[5, 2]]))) == 1
     with pytest.raises(InputError, match='the model: Changed'): inference(Changed(build().cfg))

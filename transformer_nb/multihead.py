@@ -63,7 +63,8 @@ def attend(self:MultiHeadAttention,
 ) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
     "Attention of every head, then concatenation and W^O; raises `ValueError` where there are no weights to return."
     weights, attends = None, hasattr(mask, 'attend')
-    if attends and need_weights: raise ValueError(f"{type(mask).__name__} has no weights: give padded tables and a boolean mask")
+    if attends and need_weights:
+        raise ValueError(f"{type(mask).__name__} has no weights: give padded tables and a boolean mask")
     if attends: heads = mask.attend(Q, K, V)
     elif need_weights: heads, weights = attention(Q, K, V, mask)
     else: heads = fused_attention(Q, K, V, mask)

@@ -25,7 +25,7 @@ from .positional_encoding import PositionalEncoding
 
 # %% ../nbs/06_transformer.ipynb #ce81213a
 class PerHead(int):
-    "A head's width that was not given but worked out as d_model/h. It knows this, so it is worked out again in a changed copy."
+    "A head's width that was not given but worked out as d_model/h, and is worked out again in a changed copy."
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,11 @@ class TransformerConfig:
         special = self.pad_id, self.bos_id, self.eos_id
         for name, i in zip(('pad_id', 'bos_id', 'eos_id'), special): _whole(name, i, 0)
         if max(special) >= self.vocab_size or len(set(special)) < 3:
-            raise InputError(
-                f"pad_id, bos_id and eos_id must be three different ids below vocab_size {self.vocab_size}, not {special}"
-            )
+            raise InputError("pad_id, bos_id and eos_id must be three different ids below vocab_size "
+                             f"{self.vocab_size}, not {special}")
+        self._check_kinds()
+
+    def _check_kinds(self):
         if self.positions not in ('sinusoid', 'learned'):
             raise InputError(f"positions must be 'sinusoid' or 'learned', not {self.positions!r}")
         if self.positions == 'sinusoid' and self.d_model % 2:
@@ -184,18 +186,21 @@ def count_real(
 ) -> int:       # Number of real tokens
     "Count the real tokens; raises `InputError`, naming the row, where padding stands before one of them."
     behind = real[:, 1:] > real[:, :-1]  # a real token right behind padding
-    count, wrong = torch.stack([real.sum(), behind.sum()]).tolist()  # both at once: each question makes the CPU wait for a GPU
+    # both at once: each question makes the CPU wait for a GPU
+    count, wrong = torch.stack([real.sum(), behind.sum()]).tolist()
     if wrong and not torch.compiler.is_compiling():
         raise InputError(
             f"row {behind.any(1).nonzero()[0].item()} (from 0) of the ids: padding stands before a token, "
-            "but padding belongs at the right; move it there, or check that pad_id is the id of padding and of nothing else"
+            "but padding belongs at the right; move it there, or check that pad_id is the id of padding "
+            "and of nothing else"
         )
     return count
 
 def _check_table(side, ids):
     if ids.dim() != 2:
         shape = tuple(ids.shape)
-        raise InputError(f"{side} ids of shape {shape}: a table (sentences, tokens) is needed; one sentence is ids[None]")
+        raise InputError(f"{side} ids of shape {shape}: a table (sentences, tokens) is needed; "
+                         "one sentence is ids[None]")
     if ids.dtype not in (torch.int64, torch.int32):
         raise InputError(f"{side} ids of type {ids.dtype}: ids are whole numbers; write ids.long()")
 

@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 class PerHead(int):
-    """A head's width that was not given but worked out as d_model/h. It knows this, so it is worked out
-    again in a changed copy."""
+    """A head's width that was not given but worked out as d_model/h, and is worked out again in a changed
+    copy."""
 
 @dataclass(frozen=True)
 class TransformerConfig:

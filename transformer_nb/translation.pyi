@@ -128,7 +128,7 @@ class Translator:
         """All three kinds of attention while the model reads a sentence and this translation."""
 
     def align(self, texts: list, translations: list | None = None) -> list:
-        """Word links by the heads that reach most source words; raises `InputError` if a side has more,
+        """Word links by the heads reaching most source words; raises `InputError` if a side has more,
         `TooLong` as `encode`."""
 
 class Translation(NamedTuple):

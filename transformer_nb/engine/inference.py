@@ -1,4 +1,4 @@
-"""One step of decoding, made cheap: prepared matrices, a cache, eight bits (paper §3.1)
+"""One step of decoding, made cheap: prepared matrices, a cache, no Python in between (paper §3.1)
 
 Docs: https://transformer-nb.github.io/transformer_nb/engine/inference.html.md"""
 
@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from ..core import InputError, give_back_memory, keep_memory
 from ..embeddings import Embedding
-from .packing import Packing
 from .products import prepared_linear, warn_of_int8
 from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
@@ -84,7 +83,7 @@ def _plain(m, kind):
 def _prepare_layer(layer, int8):
     "Exchange what can be exchanged in a layer of encoder or decoder."
     attention = getattr(layer, 'self_attention', None)
-    if _plain(attention, MultiHeadAttention) and all(_plain(getattr(attention, W), nn.Linear) for W in ('W_q', 'W_k', 'W_v')):
+    if _plain(attention, MultiHeadAttention) and all(_plain(getattr(attention, f'W_{x}'), nn.Linear) for x in 'qkv'):
         layer.self_attention = JoinedAttention(attention)
     for part in list(layer.modules()):
         if type(part) not in (MultiHeadAttention, JoinedAttention, FeedForward): continue
@@ -96,14 +95,16 @@ def _check(model):
     "Raises `InputError`, naming the sub-module, for a model that decoding would not follow."
     remedy = 'call the model itself instead of decoding with it'
     own = [name for name, f in vars(Transformer).items() if callable(f) and getattr(type(model), name) is not f]
-    if set(own) - {'__init__'}: raise InputError(f"the model: {type(model).__name__} has {own[-1]} of its own: {remedy}")
+    if set(own) - {'__init__'}:
+        raise InputError(f"the model: {type(model).__name__} has {own[-1]} of its own: {remedy}")
     if not isinstance(model.embedding, Embedding) or type(model.embedding).logits is not Embedding.logits:
         raise InputError(f"embedding: {type(model.embedding).__name__} computes logits of its own: {remedy}")
     for name, m in model.named_modules():
         if isinstance(m, JoinedAttention):
             raise InputError("the model's matrices were given up when it was prepared: load it again")
         if _exchanged(m) and not isinstance(m, nn.Linear):
-            raise InputError(f"{name or 'the model'}: its exchanged methods would have no effect: remove them, or {remedy}")
+            raise InputError(f"{name or 'the model'}: its exchanged methods would have no effect: "
+                             f"remove them, or {remedy}")
 
 @contextmanager
 def evaluating(
@@ -168,14 +169,14 @@ def _traced(step, inputs):
 # %% ../../nbs/engine/05_inference.ipynb #4d833cc3
 @contextmanager
 def own_precision():
-    "In this block, or as a decorator, products are computed in the type of the weights, whatever `torch.autocast` says."
+    "In this block, or as a decorator, products are computed in the weights' type, whatever `torch.autocast` says."
     with ExitStack() as stack:
         for kind in ('cpu', 'cuda', 'mps'):
             if torch.is_autocast_enabled(kind): stack.enter_context(torch.autocast(kind, enabled=False))
         yield
 
 def _copy(model):
-    "A copy that shares no number with the model; weights that are computed, as of a pruned matrix, are copied as they are."
+    "A copy that shares no number with the model; computed weights, as of a pruned matrix, are copied as they are."
     computed = [t for m in model.modules() for t in vars(m).values() if isinstance(t, Tensor) and t.grad_fn]
     return deepcopy(model, {id(t): t.detach().clone() for t in computed})
 
@@ -191,14 +192,15 @@ def _check_int8(model):
     "Raises `InputError` where there are no 8-bit products; warns where they are slow."
     W = model.embedding.weight
     if W.device.type != 'cpu' or 'fbgemm' not in torch.backends.quantized.supported_engines:
-        raise InputError(f"int8 decoding needs an x86 CPU, and the model is on {W.device}: leave int8 out, or choose the CPU")
+        raise InputError(f"int8 decoding needs an x86 CPU, and the model is on {W.device}: "
+                         "leave int8 out, or choose the CPU")
     if W.dtype != torch.float32:
         raise InputError(f"int8 decoding takes a float32 model, not {W.dtype}: call model.float(), or leave int8 out")
     W_1 = getattr(model.decoder[0].feed_forward, 'W_1', None)
     warn_of_int8([_linear(W.detach()[:2048]), *([W_1] if _plain(W_1, nn.Linear) else [])])
 
 class Inference:
-    "A model prepared for decoding: its matrices exchanged for prepared ones; later changes of the model do not reach it."
+    "A model prepared for decoding: its matrices exchanged for faster ones; later changes of the model do not reach it."
     @torch.no_grad()
     @own_precision()
     def __init__(self,
@@ -238,7 +240,7 @@ class Inference:
 def inference(
     model,              # Transformer, or an Inference, which stays as it is
     int8:bool=False,    # 8-bit integers (CPU)?
-    release:bool=False  # Give up the model's own matrices one by one, so that none is in memory twice? It is of no use then
+    release:bool=False  # Give up the model's own matrices one by one, so that none is in memory twice? It is lost then
 ) -> Inference:         # What `greedy`, `beam_search` and `sample` take in place of the model
     "Prepare a model once for many calls."
     return model if isinstance(model, Inference) else Inference(model, int8, release)
@@ -253,7 +255,8 @@ def _factors(n, dtype, device):
     return (torch.randint(-2**30, 2**30, (n,), generator=torch.Generator().manual_seed(n))*2 + 1).to(device, dtype)
 
 def _sums(t):
-    "One whole number for each row: a changed row has another one, but for one chance in billions (and for none where one number changed)."
+    """One whole number for each row: a changed row has another one, but for one chance in billions
+    (and for none where one number changed)."""
     bits = t.view(_INTEGERS[t.element_size()]).reshape(-1, t.shape[-1] if t.dim() else 1)
     if t.element_size() < 4: bits = bits.int()
     factors = _factors(bits.shape[1], bits.dtype, bits.device)
@@ -263,7 +266,7 @@ def _sums(t):
 def fingerprint(
     model:nn.Module # Any model
 ) -> tuple:  # Equal for equal models
-    "What a model does in evaluation depends on this: its modules, their settings, hooks and exchanged methods, its weights."
+    "What a model does in evaluation depends on this: modules, their settings, hooks and exchanged methods, weights."
     form, sums = [getattr(model, 'cfg', None)], []
     for name, m in model.named_modules():
         own = {k: v for k, v in vars(m).items() if k not in _OF_TORCH}
@@ -288,7 +291,7 @@ def _room(attention, memory, b, room):
     return tuple(memory.new_empty(b, heads.shape[0], room, heads.shape[2]) for heads in (K, V))
 
 class DecoderCache:
-    "What decoding keeps: the memory's keys and values, and those of all tokens so far; every sentence has one pool for its k beams."
+    "What decoding keeps: keys and values of the memory and of all tokens so far, these in one pool for all k beams."
 
     @torch.no_grad()
     def __init__(self,
@@ -355,9 +358,9 @@ def leave(self:DecoderCache,
 @torch.no_grad()
 def decode_step(
     model:Inference,    # Prepared model
-    ids:Tensor,         # The newest token of every beam, shape (b·k,); at the first step the same in all beams of a sentence
+    ids:Tensor,         # The newest token of every beam, shape (b·k,); at first the same in all beams of a sentence
     cache:DecoderCache  # Of the same sentences; extended in place
-) -> Tensor:            # Scores of the next token, shape (b·k, V filled up to whole blocks); −∞ for what may never be said
+) -> Tensor:            # Scores of the next token, shape (b·k, V filled up to whole blocks); −∞ for what is never said
     "One token further, without computing the earlier ones again."
     place, start = cache.length, cache.used
     cache.lengthen()

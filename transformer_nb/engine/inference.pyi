@@ -54,12 +54,12 @@ class Kept:
 
 @contextmanager
 def own_precision():
-    """In this block, or as a decorator, products are computed in the type of the weights, whatever
+    """In this block, or as a decorator, products are computed in the weights' type, whatever
     `torch.autocast` says."""
 
 class Inference:
-    """A model prepared for decoding: its matrices exchanged for prepared ones; later changes of the model
-    do not reach it."""
+    """A model prepared for decoding: its matrices exchanged for faster ones; later changes of the model do
+    not reach it."""
 
     model: Any
     int8: bool
@@ -81,12 +81,12 @@ def inference(model, int8: bool = False, release: bool = False) -> Inference:
     """Prepare a model once for many calls."""
 
 def fingerprint(model: nn.Module) -> tuple:
-    """What a model does in evaluation depends on this: its modules, their settings, hooks and exchanged
-    methods, its weights."""
+    """What a model does in evaluation depends on this: modules, their settings, hooks and exchanged
+    methods, weights."""
 
 class DecoderCache:
-    """What decoding keeps: the memory's keys and values, and those of all tokens so far; every sentence
-    has one pool for its k beams."""
+    """What decoding keeps: keys and values of the memory and of all tokens so far, these in one pool for
+    all k beams."""
 
     memory: list
     own: list

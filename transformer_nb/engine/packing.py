@@ -21,7 +21,7 @@ from ..transformer import Transformer, check_pairs, count_real
 
 # %% ../../nbs/engine/01_packing.ipynb #5a9dce60
 class _Select(torch.autograd.Function):
-    "Rows `there` of x, `holes` set to zero. The way back is known, so the gradient is a selection too, not a scattering."
+    "Rows `there` of x, `holes` set to zero. The way back is known, so the gradient is a selection too, no scattering."
 
     @staticmethod
     def forward(ctx, x, there, holes, back, holes_back):
@@ -88,7 +88,7 @@ def _by_kernel(kernel, mask, Q, K, V):
 SHORT = 256
 
 class PackedMask:
-    "The block-diagonal mask of packed sequences: a query sees the keys of its own sequence, with `causal` only up to its own place."
+    "The block-diagonal mask of packed sequences: a query sees its own sequence, `causal` only up to its own place."
 
     def __init__(self,
         queries:Packing,   # Where the queries stand

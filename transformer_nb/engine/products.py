@@ -15,7 +15,6 @@ from functools import cache
 from time import perf_counter
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% ../../nbs/engine/04_products.ipynb #98cccfc2

@@ -175,7 +175,7 @@ def _half(a, b): return sqrt(.5)*(a + b)
 
 # %% ../../nbs/07a_baselines.ipynb #24e9e789
 @patch
-def encode(self:ConvS2S,  # noqa: F811 (of another class)
+def encode(self:ConvS2S,
     src:Tensor  # Source ids, shape (b, n), padded at the right
 ) -> tuple:     # Keys z_j and values z_j + e_j, shape (b, n, d_model) each
     "Gated convolutions one after the other."
@@ -185,7 +185,7 @@ def encode(self:ConvS2S,  # noqa: F811 (of another class)
     return z, _half(z, e)
 
 @patch
-def decode(self:ConvS2S,  # noqa: F811 (of another class)
+def decode(self:ConvS2S,
     tgt:Tensor,    # Target ids shifted right, shape (b, m)
     memory:tuple,  # Keys and values from `encode`
     src:Tensor     # Source ids, shape (b, n): where padding stands in the memory
@@ -217,7 +217,7 @@ def flops(self:RNNSearch,
     return 6*(n*source + m*target + 3*h*pairs + h*h*len(src_lengths))
 
 @patch
-def flops(self:ConvS2S,  # noqa: F811 (of another class)
+def flops(self:ConvS2S,
     src_lengths,  # Real source tokens of each sentence, EOS included: list, array or integer tensor, shape (b,)
     tgt_lengths   # Real target tokens of each sentence, EOS included, shape (b,)
 ) -> int:         # Floating-point operations
