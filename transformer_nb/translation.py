@@ -457,6 +457,6 @@ def align(self:Translator,
     texts:list,            # Sentences
     translations:list=None # One for each, same order; None: the model's own
 ) -> list:                 # Of each its Alignment: words are what stands between spaces
-    "Word links by the heads that reach most source words; raises `InputError` if a side has more, `TooLong` as `encode`."
+    "Word links by the heads that reach most source words; `InputError` if a side has more, `TooLong` as `encode`."
     if translations is None: translations = self.translate(texts)
     return [self._aligned(*pair) for pair in self._pairs(texts, translations)]
