@@ -492,7 +492,7 @@ def test_the_gpu_kernel_is_left_out_where_it_cannot_run(monkeypatch, capability,
 def test_no_rows_and_no_pairs():
     assert pad([]).shape == (0, 0) and pad([]).dtype == torch.int64
     refused(lambda: make_batch([]), 'at least one')
-    refused(lambda: Batches([]), 'at least one', 'give more text')
+    refused(lambda: Batches([]), 'at least one', 'give a corpus')
 
 
 # --- Frozen parameters
