@@ -123,12 +123,6 @@ class Transformer(nn.Module):
     def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Transformer:
         """The model of a checkpoint, and nothing else of it; raises `InputError` as `load` does."""
 
-    def embed_packed(self, ids: Tensor, count: int | None = None) -> tuple:
-        """`embed` for the real tokens alone."""
-
-    def encode_packed(self, src: Tensor) -> tuple:
-        """`encode` for the real tokens alone."""
-
     def hidden(self, src: Tensor, tgt: Tensor, counts=...) -> Tensor:
         """What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as
         `forward` does."""

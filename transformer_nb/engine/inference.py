@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..core import InputError, give_back_memory, keep_memory
 from ..embeddings import Embedding
+from .packing import encode_packed
 from .products import prepared_linear, warn_of_int8
 from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
@@ -300,7 +301,7 @@ class DecoderCache:
         longest:int,      # Room: how many tokens a beam may write
         k:int=1           # Beams a sentence
     ):
-        b, (memory, source) = len(src), model.model.encode_packed(src)
+        b, (memory, source) = len(src), encode_packed(model.model, src)
         self.memory = [_memory_keys(layer.cross_attention, memory, source) for layer in model.model.decoder]
         self.own = [_room(layer.self_attention, memory, b, longest*k) for layer in model.model.decoder]
         no, self.k, self.length, self.used = float('-inf'), k, 0, 0  # used: keys in each pool
@@ -369,4 +370,4 @@ def decode_step(
     own = tuple((K.narrow(2, 0, cache.used), V.narrow(2, 0, cache.used)) for K, V in cache.own)
     seen = (cache.ancestors[:, None],) if beams > 1 else ()
     scores = model.step(y, own, tuple(cache.memory), cache.padding, *seen)
-    return scores.expand(-1, cache.k, -1).flatten(0, 1)
+    return scores.flatten(0, 1) if beams == cache.k else scores[:, 0].repeat_interleave(cache.k, 0)
