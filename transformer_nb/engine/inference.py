@@ -150,9 +150,11 @@ class _Step(nn.Module):
         super().__init__()
         self.layers, self.norm, self.scores = model.decoder, model.decoder_norm, scores
 
-    def forward(self, y, own, memory, padding, seen=None):
+    def forward(self, y, own, places, memory, padding, seen=None):
+        used = places.shape[0]  # a tensor's length, which TorchScript takes for a number that changes
         for layer, (K, V), (memory_K, memory_V) in zip(self.layers, own, memory):
-            y = layer(y, None, Kept(K, V, seen), Kept(memory_K, memory_V, padding))
+            kept = Kept(K.narrow(2, 0, used), V.narrow(2, 0, used), seen)
+            y = layer(y, None, kept, Kept(memory_K, memory_V, padding))
         return self.scores(self.norm(y))
 
 OURS = 'transformer_nb.', 'torch.nn.modules.', __name__  # modules whose classes do the same at every step
@@ -167,7 +169,7 @@ def _traced(step, inputs):
     "The step, with Python left out."
     with warnings.catch_warnings():  # TorchScript is to go one day
         warnings.simplefilter('ignore')
-        return torch.jit.trace(step, inputs, check_trace=False)
+        return torch.jit.trace(step, inputs, check_trace=False, _store_inputs=False)  # or it keeps the first cache
 
 # %% ../../nbs/engine/05_inference.ipynb #4d833cc3
 @contextmanager
@@ -215,10 +217,10 @@ class Inference:
         _check(model)
         if int8: _check_int8(model)
         self.model, self.int8, self.cfg, self.steps = (model if release else _copy(model)).eval(), int8, model.cfg, {}
-        self.scores = prepared_linear(_scores(model), int8)
         for layer in (*self.model.encoder, *self.model.decoder):
             _prepare_layer(layer, int8)
             if release: give_back_memory()
+        self.scores = prepared_linear(_scores(self.model), int8)
         if self.device.type == 'cpu': keep_memory()  # or large tensors go back to the system at every step
         self.plain_step = _Step(self.model, self.scores)
         self.traces = _traceable(self.plain_step)
@@ -304,8 +306,9 @@ class DecoderCache:
         k:int=1           # Beams a sentence
     ):
         b, (memory, source) = len(src), encode_packed(model.model, src)
-        self.memory = [_memory_keys(layer.cross_attention, memory, source) for layer in model.model.decoder]
-        self.own = [_room(layer.self_attention, memory, b, longest*k) for layer in model.model.decoder]
+        self.memory = tuple(_memory_keys(layer.cross_attention, memory, source) for layer in model.model.decoder)
+        self.own = tuple(_room(layer.self_attention, memory, b, longest*k) for layer in model.model.decoder)
+        self.places = torch.empty(longest*k)  # one for each key that may come; only its length is used
         no, self.k, self.length, self.used = float('-inf'), k, 0, 0  # used: keys in each pool
         self.padding = memory.new_zeros(b, 1, 1, src.shape[1]).masked_fill(~source.real[:, None, None], no)
         self.itself = memory.new_full((k, k), no).fill_diagonal_(0)  # a beam sees itself, not its neighbours
@@ -352,8 +355,8 @@ def leave(self:DecoderCache,
     def move(t, used=None):
         t[holes, :, :used] = t[movers, :, :used]
         return t[:n]
-    self.memory = [(move(K), move(V)) for K, V in self.memory]
-    self.own = [(move(K, self.used), move(V, self.used)) for K, V in self.own]
+    self.memory = tuple((move(K), move(V)) for K, V in self.memory)
+    self.own = tuple((move(K, self.used), move(V, self.used)) for K, V in self.own)
     self.padding, self.ancestors = move(self.padding), self.ancestors[order]
     return order
 
@@ -369,7 +372,6 @@ def decode_step(
     cache.lengthen()
     beams = cache.used - start
     y = model.model.embed(ids.view(-1, cache.k)[:, :beams].reshape(-1, 1), place).unflatten(0, (-1, beams))[:, :, 0]
-    own = tuple((K.narrow(2, 0, cache.used), V.narrow(2, 0, cache.used)) for K, V in cache.own)
     seen = (cache.ancestors[:, None],) if beams > 1 else ()
-    scores = model.step(y, own, tuple(cache.memory), cache.padding, *seen)
+    scores = model.step(y, cache.own, cache.places[:cache.used], cache.memory, cache.padding, *seen)
     return scores.flatten(0, 1) if beams == cache.k else scores[:, 0].repeat_interleave(cache.k, 0)

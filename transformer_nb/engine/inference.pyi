@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = [
     "BLOCK",
+    "OURS",
     "best_tokens",
     "JoinedAttention",
     "evaluating",
@@ -52,6 +53,8 @@ class Kept:
     def attend(self, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
         """Equation 1, after the newest keys and values are written into their room."""
 
+OURS: tuple
+
 @contextmanager
 def own_precision():
     """In this block, or as a decorator, products are computed in the weights' type, whatever
@@ -88,8 +91,9 @@ class DecoderCache:
     """What decoding keeps: keys and values of the memory and of all tokens so far, these in one pool for
     all k beams."""
 
-    memory: list
-    own: list
+    memory: tuple
+    own: tuple
+    places: Any
     k: int
     length: int
     used: int
