@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from transformer_nb.attention_maps import (KINDS, Viewer, _asset, align, attention_viewer, compact, expand,
-                                            forced_attention, labels, to_words, word_ids)
+                                            forced_attention, labels, to_words)
 from transformer_nb.core import InputError
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.experiments.heads import (averaged_heads, dependency, per_head, uniform_heads, without_heads,
                                                words_right)
-from transformer_nb.translation import Translator
+from transformer_nb.translation import Translator, word_ids
 
 RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
 EVIL = '</div><script>document.title = "broken"</script>" \' & <b>'

@@ -31,7 +31,6 @@ from .core import InputError, fast_dtype, keep_memory
 from .corpora import Split
 from .engine import packing  # noqa: F401  it gives the model its `hidden`
 from .engine.costs import matmul_rate, train_flops
-from .engine import packing as _hidden  # noqa: F401  gives the model its `hidden`
 from .engine.distributed import World, lost_process, parallel
 from .optimizer import adam, lrate
 from .regularization import projected_loss

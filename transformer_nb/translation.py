@@ -6,21 +6,24 @@ Docs: https://transformer-nb.github.io/transformer_nb/translation.html.md"""
 
 # %% auto #0
 __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'DTYPES', 'HEADS', 'clean', 'split_text', 'rejoin', 'TooLong',
-           'Translator', 'Translation', 'plot_attention', 'Alignment']
+           'Translator', 'Translation', 'plot_attention', 'word_ids', 'membership', 'between_words', 'spell',
+           'Alignment']
 
 # %% ../nbs/16_translation.ipynb #cb8c752f
 import re
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import partial
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from threading import Barrier, Lock
 from typing import NamedTuple
 from unicodedata import category
 
 import torch
+import torch.nn.functional as F
 from fastcore.basics import patch
+from torch import Tensor
 
 from . import checkpoints
 from .batching import by_length, make_batch, pad
@@ -422,6 +425,37 @@ def plot_attention(
     ax.set(xlabel='key', ylabel='query')
     return fig
 
+# %% ../nbs/16_translation.ipynb #b0dc749e
+def word_ids(
+    pieces:list # Pieces of a sentence; <s> and </s> are words of their own
+) -> list:      # For each piece the number of its word, from 0
+    "Which word each piece belongs to."
+    starts = [piece.startswith('▁') or piece in ('<s>', '</s>') for piece in pieces[1:]]
+    return list(accumulate(starts, initial=0))[:len(pieces)]
+
+def membership(
+    pieces:list # Pieces of a sentence
+) -> Tensor:    # 1. where a piece belongs to a word, else 0., shape (pieces, words)
+    "The words of a sentence as sets of pieces."
+    return F.one_hot(torch.tensor(word_ids(pieces))).float()
+
+def between_words(
+    weights:Tensor, # Weights between pieces, shape (..., rows, columns)
+    rows:list,      # Pieces along the rows
+    columns:list    # Pieces along the columns
+) -> Tensor:        # Weights between words, shape (..., words, words)
+    "The columns of a word's pieces are summed, its rows averaged."
+    rows, columns = membership(rows), membership(columns)
+    return (rows/rows.sum(0)).T @ weights @ columns
+
+def spell(
+    pieces:list # Pieces of a sentence
+) -> list:      # Its words
+    "The words that pieces make."
+    words = ['']*(max(word_ids(pieces), default=-1) + 1)
+    for i, piece in zip(word_ids(pieces), pieces): words[i] += piece.removeprefix('▁')
+    return words
+
 # %% ../nbs/16_translation.ipynb #a119e002
 HEADS = 3  # So many heads decide about an alignment
 
@@ -431,26 +465,17 @@ class Alignment(NamedTuple):
     target:list  # Words of the translation
     links:list   # (i, j): target word j stands for source word i; one for each target word
 
-def _words(pieces):
-    "The words that pieces make (▁ begins one), and which piece belongs to which: ones, shape (pieces, words)."
-    words, numbers = [], []
-    for piece in pieces:
-        if piece.startswith('▁') or not words: words.append('')
-        words[-1] += piece.removeprefix('▁')
-        numbers.append(len(words) - 1)
-    return words, (torch.tensor(numbers)[:, None] == torch.arange(len(words))).float()
-
 @patch
 def _aligned(self:Translator, source, target):
     maps = self.maps(source, target[:-1])
-    (source, columns), (target, rows) = (_words(maps[side][:-1]) for side in ('source', 'target'))
-    if not source or not target: return Alignment(source, target, [])
+    columns, rows = maps['source'][:-1], maps['target'][:-1]         # pieces, without </s>
+    if not columns or not rows: return Alignment(spell(columns), spell(rows), [])
     heads = maps['cross'].flatten(0, 1)[:, :, :-1].float()
     heads = torch.cat([heads[:, :-1], heads[:, 1:]])                 # rows that predict a piece, rows fed with it
-    heads = (rows/rows.sum(0)).T @ heads @ columns                   # (heads, target words, source words)
+    heads = between_words(heads, rows, columns)
     reach = heads.amax(1).sum(1)
     best = heads[reach.argsort(descending=True)[:HEADS]].mean(0)
-    return Alignment(source, target, [(i, j) for j, i in enumerate(best.argmax(1).tolist())])
+    return Alignment(spell(columns), spell(rows), [(i, j) for j, i in enumerate(best.argmax(1).tolist())])
 
 @patch
 def align(self:Translator,

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from threading import Lock
+from torch import Tensor
 from transformer_nb.core import InputError
 from typing import Any, NamedTuple
 
@@ -21,6 +22,10 @@ __all__ = [
     "Translator",
     "Translation",
     "plot_attention",
+    "word_ids",
+    "membership",
+    "between_words",
+    "spell",
     "Alignment",
 ]
 HIDDEN: re.Pattern
@@ -140,6 +145,18 @@ class Translation(NamedTuple):
 
 def plot_attention(weights, queries: list, keys: list, title: str = ""):
     """One attention map with its words."""
+
+def word_ids(pieces: list) -> list:
+    """Which word each piece belongs to."""
+
+def membership(pieces: list) -> Tensor:
+    """The words of a sentence as sets of pieces."""
+
+def between_words(weights: Tensor, rows: list, columns: list) -> Tensor:
+    """The columns of a word's pieces are summed, its rows averaged."""
+
+def spell(pieces: list) -> list:
+    """The words that pieces make."""
 
 HEADS: int
 

@@ -8,7 +8,6 @@ from typing import Any
 
 __all__ = [
     "BLOCK",
-    "OURS",
     "best_tokens",
     "JoinedAttention",
     "evaluating",
@@ -53,8 +52,6 @@ class Kept:
     def attend(self, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
         """Equation 1, after the newest keys and values are written into their room."""
 
-OURS: tuple
-
 @contextmanager
 def own_precision():
     """In this block, or as a decorator, products are computed in the weights' type, whatever
@@ -69,6 +66,7 @@ class Inference:
     cfg: Any
     steps: dict
     scores: Any
+    heads: list
     plain_step: Any
     traces: Any
 

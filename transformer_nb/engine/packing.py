@@ -61,6 +61,12 @@ class Packing:
         "Back to one sequence a line."
         return _Select.apply(row, self.place, self.holes, self.here, self.none).unflatten(0, self.shape)
 
+    def unpack_heads(self,
+        heads:Tensor # A row of tokens for each head, shape (h, t, d)
+    ) -> Tensor:     # A table for each sentence and head, shape (b, h, n, d)
+        "`unpack` for every head."
+        return self.unpack(heads.transpose(0, 1)).transpose(1, 2)
+
 # %% ../../nbs/engine/01_packing.ipynb #7f27b7a2
 @cache
 def _kernel():
@@ -106,14 +112,10 @@ class PackedMask:
     ) -> Tensor:    # Shape (h, t_q, d_v)
         "Equation 1 within every sequence and head."
         if _varlen(Q, K, V): return _by_kernel(_kernel(), self, Q, K, V)
-        Q, K, V = _unpacked(self.queries, Q), _unpacked(self.keys, K), _unpacked(self.keys, V)  # (b, h, n, d)
+        Q, K, V = self.queries.unpack_heads(Q), self.keys.unpack_heads(K), self.keys.unpack_heads(V)
         plain = Q.device.type == 'cpu' and Q.dtype == torch.bfloat16 and K.shape[2] <= SHORT
         heads = attention(Q, K, V, self.mask)[0] if plain else fused_attention(Q, K, V, self.mask)
         return self.queries.pack(heads.transpose(1, 2)).transpose(0, 1)
-
-def _unpacked(packing, heads):
-    "Rows of tokens, shape (h, t, d), as tables, shape (b, h, n, d)."
-    return packing.unpack(heads.transpose(0, 1)).transpose(1, 2)
 
 # %% ../../nbs/engine/01_packing.ipynb #a0073232
 def embed_packed(
