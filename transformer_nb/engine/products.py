@@ -127,17 +127,21 @@ def prepared_linear(
 def int8_gain(
     maps:list,      # Some maps of a model, nn.Linear, float32, on an x86 CPU
     rows:int=32,    # Rows to multiply with
-    tries:int=5     # The quickest of so many products counts
+    tries:int=20    # The quickest of so many products counts: on a busy machine most are slow
 ) -> float:         # Below 1: 8 bits are slower
     "How many times as fast as float32 are products in 8 bits, on this processor?"
     def seconds(m, x):
         start = perf_counter()
         m(x)
         return perf_counter() - start
-    def all_of(kind):
-        prepared = [(kind(m), m.weight.detach().new_ones(rows, m.in_features)) for m in maps]
-        return sum(min(seconds(m, x) for _ in range(tries)) for m, x in prepared)
-    return all_of(prepared_linear)/all_of(Int8Linear)
+    def quickest(m):  # both in turn, so that other programs slow down both
+        pair, x = (prepared_linear(m), Int8Linear(m)), m.weight.detach().new_ones(rows, m.in_features)
+        return map(min, zip(*([seconds(kind, x) for kind in pair] for _ in range(tries))))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # several would wait for each other, and measure what else the machine has to do
+    try: exact, rounded = map(sum, zip(*map(quickest, maps)))
+    finally: torch.set_num_threads(threads)
+    return exact/rounded
 
 _TOLD = []  # once a process is enough
 
