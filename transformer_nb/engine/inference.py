@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from fastcore.basics import patch
 from torch import Tensor, nn
 
-from ..core import InputError, give_back_memory, keep_memory
+from ..core import InputError, give_back_memory
 from ..embeddings import Embedding
 from .packing import encode_packed
 from .products import linear_of, prepared_linear, warn_of_int8
@@ -219,7 +219,6 @@ class Inference:
             _prepare_layer(layer, int8)
             if release: give_back_memory()
         self.scores = prepared_linear(_scores(self.model), int8)
-        if self.device.type == 'cpu': keep_memory()  # or large tensors go back to the system at every step
         self.heads = [_heads(layer.self_attention, self.embedding.weight[:1]) for layer in self.model.decoder]
         self.plain_step = _Step(self.model, self.scores)
         self.traces = _traceable(self.plain_step)
