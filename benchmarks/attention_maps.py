@@ -5,10 +5,10 @@ The corpus is the built-in one.
     python benchmarks/attention_maps.py                  # trains the model of `make demo`, then measures
     python benchmarks/attention_maps.py --model runs/demo   # measures a model that is there
 
-Writes results/attention_maps.json, which the lessons on attention maps, on heads and on alignment read: for every head the alignment
-error rate on the test split, how often it looks at the word that another one depends on, and how many words the model
-gets right without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a
-busy machine).
+Writes results/attention_maps.json, which the lessons on attention maps, on heads and on alignment read: for every head
+the alignment error rate on the test split, how often it looks at the word that another one depends on, and how many
+words the model gets right without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of computing
+(they differ on a busy machine).
 """
 import argparse
 import json
