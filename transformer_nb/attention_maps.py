@@ -151,11 +151,12 @@ def plot_links(
     shown = range(len(rows)) if query is None else [query]
     fig, ax = plt.subplots(figsize=(min(9, 1.5 + .5*max(len(rows), len(keys))), 2.8))
     x, y = ([(i + .5)/len(side) for i in range(len(side))] for side in (rows, keys))
-    for (layer, head), color in zip(heads, COLORS):
+    for k, ((layer, head), color) in enumerate(zip(heads, COLORS)):
         ax.plot([], [], color=color, lw=2, label=f'layer {layer + 1}, head {head + 1}')
+        aside = .015*(k - (len(heads) - 1)/2)  # lines of two heads to one word lie side by side
         for i in shown:
             for end, w in zip(y, maps[kind][layer, head, i].tolist()):
-                ax.plot([x[i], end], [1, 0], color=color, alpha=min(1., w), lw=2)
+                ax.plot([x[i] + aside, end + aside], [1, 0], color=color, alpha=min(1., w), lw=2)
     for i, word in enumerate(rows): ax.text(x[i], 1.04, word, rotation=60, fontsize=9, alpha=1 if i in shown else .45)
     for end, word in zip(y, keys): ax.text(end, -.04, word, rotation=60, fontsize=9, ha='right', va='top')
     ax.set(xlim=(0, 1), ylim=(0, 1))
