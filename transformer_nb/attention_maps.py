@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import torch
 
 from .core import COLORS, InputError, plot_style
-from .translation import between_words, spell
+from .translation import between_words, draw_map, spell
 
 # %% ../nbs/19_attention_maps.ipynb #87e5437d
 KINDS = ('encoder', 'decoder', 'cross')
@@ -59,14 +59,10 @@ def plot_heads(
     plot_style()
     queries, keys = labels(maps, kind)
     N, h = maps[kind].shape[:2]
-    fig, axes = plt.subplots(N, h, figsize=(1 + 1.6*h, .6 + 1.6*N), sharex=True, sharey=True, squeeze=False)
-    for i, ax in enumerate(axes.flat):
-        layer, head = divmod(i, h)
-        ax.imshow(maps[kind][layer, head], vmin=0, vmax=1, cmap='Blues', aspect='auto')
-        ax.grid(False)
-        ax.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=8)
-        ax.set_xticks(range(len(keys)), keys, rotation=90, fontsize=7)
-        ax.set_yticks(range(len(queries)), queries, fontsize=7)
+    with plt.rc_context({'font.size': 7, 'axes.titlesize': 8}):
+        fig, axes = plt.subplots(N, h, figsize=(1 + 1.6*h, .6 + 1.6*N), sharex=True, sharey=True, squeeze=False)
+        for i, (ax, weights) in enumerate(zip(axes.flat, maps[kind].flatten(0, 1))):
+            draw_map(ax, weights, queries, keys, f'layer {i//h + 1}, head {i % h + 1}')
     fig.supxlabel('key', fontsize=9)
     fig.supylabel('query', fontsize=9)
     return fig
