@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from .core import InputError
-from .engine.inference import DecoderCache, best_tokens, decode_step, inference, own_precision
+from .engine.inference import DecoderCache, decode_step, inference, own_precision
 
 # %% ../nbs/15_decoding.ipynb #833ca62d
 def length_penalty(
@@ -140,7 +140,7 @@ def candidates(self:BeamSearch) -> tuple: # Log-probabilities, parents and token
     b, k, position = len(self.alive), self.k, self.cache.length
     logp = self.scores().log_softmax(-1, dtype=self.logp.dtype)
     if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
-    best, token = best_tokens(logp, min(2*k, logp.shape[-1]))    # no sentence needs more than 2k of one hypothesis
+    best, token = logp.topk(min(2*k, logp.shape[-1]))            # no sentence needs more than 2k of one hypothesis
     token.clamp_(max=self.model.cfg.vocab_size - 1)              # a filling token has −∞, but the next step looks it up
     logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
     order = logp.clone()
