@@ -1,6 +1,6 @@
 """Take one part of the layers away, train, and look (paper §3.1, §3.3 to 3.5); and what the base model is at its start.
 
-    python benchmarks/ablations.py                        # 165 runs of 300 steps: about 9 minutes on one CPU core
+    python benchmarks/ablations.py                        # 165 runs of 300 steps: about 8 minutes on one CPU core
 
 A stack of N = 6 encoder layers reads sentences of four words in two forms, plain and marked. It gives each word back,
 in the other form if its left neighbour is marked. Each variant lacks one part and is trained at three rates with five
