@@ -5,10 +5,10 @@ The corpus is the built-in one.
     python benchmarks/attention_maps.py                  # trains the model of `make demo`, then measures
     python benchmarks/attention_maps.py --model runs/demo   # measures a model that is there
 
-Writes results/attention_maps.json, which the lessons on attention maps and on heads read: for every head the alignment
-error rate on the test split, how often it looks at the word that another one depends on, and how many words the model
-gets right without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a
-busy machine).
+Writes results/attention_maps.json, which the lessons on attention maps, on heads and on alignment read: for every head
+the alignment error rate on the test split, how often it looks at the word that another one depends on, and how many
+words the model gets right without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of computing
+(they differ on a busy machine).
 """
 import argparse
 import json
@@ -22,13 +22,14 @@ from statistics import mean
 import torch
 from common import cpu_name
 
-from transformer_nb.attention_maps import KINDS, aer, compact, diagonal, forced_attention, head_aer, to_words
+from transformer_nb.attention_maps import KINDS, compact, forced_attention, to_words
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.corpora import Split
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.evaluation import score
+from transformer_nb.experiments.alignment import aer, diagonal, head_aer
 from transformer_nb.experiments.heads import (averaged_heads, between, cut_path, dependency, head_distance, looks_at,
                                                per_head, uniform_heads, without_heads, words_right)
 from transformer_nb.tokenizer import train_tokenizer

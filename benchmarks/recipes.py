@@ -20,7 +20,8 @@ from pathlib import Path
 from common import cpu_name, keep
 
 from transformer_nb.corpora import load_corpus, read_lines
-from transformer_nb.evaluation import paper_bleu, score
+from transformer_nb.evaluation import score
+from transformer_nb.experiments.table2 import paper_bleu
 from transformer_nb.translation import Translator
 
 OUT, RUNS = Path(__file__).parent/'results'/'recipes.json', Path(__file__).parents[1]/'runs'

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_nb.attention_maps import (KINDS, Viewer, _asset, align, attention_viewer, compact, expand,
+from transformer_nb.attention_maps import (KINDS, Viewer, _asset, attention_viewer, compact, expand,
                                             forced_attention, labels, to_words)
 from transformer_nb.core import InputError
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar
+from transformer_nb.experiments.alignment import align
 from transformer_nb.experiments.heads import (averaged_heads, dependency, per_head, uniform_heads, without_heads,
                                                words_right)
 from transformer_nb.translation import Translator, word_ids

@@ -12,13 +12,11 @@ from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample
 from transformer_nb.engine.inference import (
-    BLOCK,
     DecoderCache,
-    best_tokens,
     decode_step,
     inference,
 )
-from transformer_nb.engine.products import Int8Linear, PackedLinear, int8_gain, prepared_linear
+from transformer_nb.engine.products import BLOCK, Int8Linear, PackedLinear, int8_gain, prepared_linear
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -145,15 +143,6 @@ def test_the_table_is_the_prepared_matrix_itself():
     prepared = PackedLinear(linear)
     assert prepared.table.data_ptr() == torch.ops.mkldnn.data_ptr(prepared.packed)
     assert prepared.table[256 + 3].equal(linear.weight[64:128, 3])   # second block of outputs, input 3
-
-
-@pytest.mark.parametrize('n', [1, 2, 8, 64, 200])
-def test_best_tokens_are_the_best(n):
-    scores = torch.randn(5, 10*BLOCK, generator=torch.Generator().manual_seed(n))
-    scores[0] = scores[0].sort(descending=True)[0]  # all in the first blocks
-    best, tokens = best_tokens(scores, n)
-    assert best.equal(scores.topk(n)[0]) and scores.gather(1, tokens).equal(best)
-    assert all(len(set(row)) == n for row in tokens.tolist())
 
 
 @pytest.mark.skipif('fbgemm' not in torch.backends.quantized.supported_engines, reason='needs an x86 CPU')

@@ -10,9 +10,9 @@ from conftest import small_run  # noqa: F401
 
 import transformer_nb
 from transformer_nb import Transformer, Translator, checkpoints
-from transformer_nb.attention_maps import aer, diagonal
 from transformer_nb.core import InputError
 from transformer_nb.english_german.grammar import builtin_corpus
+from transformer_nb.experiments.alignment import aer, diagonal
 from transformer_nb.translation import Alignment, Translation
 
 NAMES = ['Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset']

@@ -20,16 +20,17 @@ NOTEBOOKS = {name: path for path in PATHS if (name := str(path.relative_to(FOLDE
 LONG = {
     '21_cli': 45,
     '16_translation': 32,
-    '19_attention_maps': 29,
     'engine/03_distributed': 28,
     '05_positional_encoding': 25,
     '15_decoding': 24,
     '18_parsing': 23,
     '14_training': 22,
+    '19b_alignment': 21,
     '11_optimizer': 21,
     '17_variations': 20,
     '04_embeddings': 18,
     '06_transformer': 16,
+    '19a_heads': 16,
     '01_attention': 14,
     '02_multihead': 12,
 }

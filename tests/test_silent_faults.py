@@ -456,27 +456,29 @@ def test_dtype_of_a_gpu_is_what_its_units_multiply(monkeypatch, capability, dtyp
 
 @pytest.mark.parametrize(
     'seconds, dtype',
-    [((1.0, 0.5), 'bfloat16'), ((1.0, 0.9), 'bfloat16'), ((1.0, 0.95), 'float32'), ((1.0, 3.0), 'float32')],
+    [((1.0, 0.3), 'bfloat16'), ((1.0, 0.66), 'bfloat16'), ((1.0, 0.7), 'float32'), ((1.0, 3.0), 'float32')],
 )
 def test_dtype_of_a_cpu_is_measured_once(monkeypatch, seconds, dtype):
     "Whatever instructions it claims to have."
     asked = []
     for flag in ('_is_avx512_bf16_supported', '_is_amx_tile_supported'):
         monkeypatch.setattr(torch.cpu, flag, lambda: dtype == 'float32', raising=False)
-    monkeypatch.setattr(
-        core, 'product_seconds', lambda kind: (asked.append(kind), seconds[kind == 'bfloat16'])[1], raising=False
-    )
-    if hasattr(core, '_cpu_dtype'): core._cpu_dtype.cache_clear()
+    def measured(n, device, kind):
+        asked.append(kind)
+        return seconds[kind == torch.bfloat16]
+
+    monkeypatch.setattr(core, 'matmul_seconds', measured)
+    core._cpu_dtype.cache_clear()
     assert [core.fast_dtype(torch.device('cpu')) for _ in range(3)] == [dtype]*3
-    assert sorted(asked) == ['bfloat16', 'float32']
+    assert asked == [torch.float32, torch.bfloat16]
     core._cpu_dtype.cache_clear()
 
 
 def test_measuring_a_product_draws_no_random_numbers():
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    with torch.inference_mode(): times = [core.product_seconds(dtype, seconds=0.) for dtype in ('float32', 'bfloat16')]
-    assert min(times) > 0 and torch.equal(torch.get_rng_state(), before) and torch.is_grad_enabled()
+    times = [core.matmul_seconds(64, 'cpu', dtype) for dtype in (torch.float32, torch.bfloat16)]
+    assert min(times) > 0 and torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize('capability, takes', [((7, 0), False), ((7, 5), False), ((8, 0), True), ((9, 0), True)])

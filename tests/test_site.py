@@ -60,7 +60,7 @@ def test_fences_keep_what_looks_like_a_reference():
 PAGES = {"01_attention.ipynb": "attention.ipynb", "engine/02_costs.ipynb": "engine/costs.ipynb"}
 
 
-@pytest.mark.parametrize("link, expected", [
+@pytest.mark.parametrize("link, expected", [  # on a page in the top folder
     ("01_attention.ipynb", "attention.ipynb"),
     ("01_attention.ipynb#r4", "attention.ipynb#r4"),
     ("./01_attention.ipynb", "attention.ipynb"),

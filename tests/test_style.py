@@ -24,11 +24,11 @@ def ruff(*places):
 
 
 def is_of_nbdev(found):
-    "Is a line too long in which nbdev lists what a module exports? It writes up to 129 characters."
+    "Is a line too long in which nbdev lists what a module exports? It writes up to 130 characters."
     file, line, *_ = found.split(":")
     if "E501" not in found or not file.startswith("transformer_nb/"): return False
     text = (ROOT / file).read_text().splitlines()[int(line) - 1]
-    return text.startswith("__all__ = [") and len(text) < 130
+    return text.startswith("__all__ = [") and len(text) <= 130
 
 
 @pytest.mark.parametrize("place", [*CODE, "nbs"])

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from transformer_nb.batching import make_batch
 from transformer_nb.core import InputError
-from transformer_nb.evaluation import compare, paper_bleu, paper_tokens, score
+from transformer_nb.evaluation import compare, score
+from transformer_nb.experiments.table2 import paper_bleu, paper_tokens
 from transformer_nb.tokenizer import EOS, PAD, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
 from transformer_nb.translation import TooLong, Translator, _side_by_side, clean, rejoin, split_text

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 from transformer_nb import checkpoints, cli
 from transformer_nb.corpora import load_corpus
-from transformer_nb.evaluation import score
 from transformer_nb.translation import Translator
 
 PLACE = Path(__file__).resolve().parent.parent/'transformer_nb'/'data'/'demo'
@@ -23,13 +22,8 @@ KEPT = ('data', 'src', 'tgt', 'corpus_size', 'preset', 'pairs', 'step', 'average
 
 def scores(place:Path) -> dict:
     "BLEU and chrF with their signatures on the splits that the model was not trained on."
-    translator = Translator.from_pretrained(place, 'cpu')
     corpus = load_corpus('builtin', 'en', 'de', SETTINGS['corpus_size'])
-    found = {}
-    for name in ('test', 'unseen'):
-        src, ref = map(list, zip(*corpus[name].pairs))
-        found[name] = {'pairs': len(src)} | score(translator.translate(src), ref)
-    return found
+    return cli._scores(Translator.from_pretrained(place, 'cpu'), {name: corpus[name] for name in ('test', 'unseen')})
 
 
 def ship(run:Path, place:Path):

@@ -20,8 +20,7 @@ def _refuse_numbers(mask):
     if mask is None or mask.dtype == torch.bool: return
     raise TypeError(
         f"a mask is boolean, True = may attend, and not {mask.dtype}: write mask.bool() (or mask > 0) where 1 stands "
-        "for it, "
-        "mask == 0 where a mask is added to the scores"
+        "for it, mask == 0 where a mask is added to the scores"
     )
 
 def masked_softmax(

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/attention_maps.html.md"""
 
 # %% auto #0
 __all__ = ['KINDS', 'TITLES', 'PAGE', 'VIEWER', 'labels', 'forced_attention', 'to_words', 'plot_heads', 'compact', 'expand',
-           'Viewer', 'attention_viewer', 'plot_links', 'aer', 'diagonal', 'align', 'head_aer']
+           'Viewer', 'attention_viewer', 'plot_links']
 
 # %% ../nbs/19_attention_maps.ipynb #bdf8c920
 import html
@@ -16,10 +16,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
-from torch import Tensor
 
 from .core import COLORS, InputError, plot_style
-from .translation import between_words, spell
+from .translation import between_words, draw_map, spell
 
 # %% ../nbs/19_attention_maps.ipynb #87e5437d
 KINDS = ('encoder', 'decoder', 'cross')
@@ -60,14 +59,10 @@ def plot_heads(
     plot_style()
     queries, keys = labels(maps, kind)
     N, h = maps[kind].shape[:2]
-    fig, axes = plt.subplots(N, h, figsize=(1 + 1.6*h, .6 + 1.6*N), sharex=True, sharey=True, squeeze=False)
-    for i, ax in enumerate(axes.flat):
-        layer, head = divmod(i, h)
-        ax.imshow(maps[kind][layer, head], vmin=0, vmax=1, cmap='Blues', aspect='auto')
-        ax.grid(False)
-        ax.set_title(f'layer {layer + 1}, head {head + 1}', fontsize=8)
-        ax.set_xticks(range(len(keys)), keys, rotation=90, fontsize=7)
-        ax.set_yticks(range(len(queries)), queries, fontsize=7)
+    with plt.rc_context({'font.size': 7, 'axes.titlesize': 8}):
+        fig, axes = plt.subplots(N, h, figsize=(1 + 1.6*h, .6 + 1.6*N), sharex=True, sharey=True, squeeze=False)
+        for i, (ax, weights) in enumerate(zip(axes.flat, maps[kind].flatten(0, 1))):
+            draw_map(ax, weights, queries, keys, f'layer {i//h + 1}, head {i % h + 1}')
     fig.supxlabel('key', fontsize=9)
     fig.supylabel('query', fontsize=9)
     return fig
@@ -152,11 +147,12 @@ def plot_links(
     shown = range(len(rows)) if query is None else [query]
     fig, ax = plt.subplots(figsize=(min(9, 1.5 + .5*max(len(rows), len(keys))), 2.8))
     x, y = ([(i + .5)/len(side) for i in range(len(side))] for side in (rows, keys))
-    for (layer, head), color in zip(heads, COLORS):
+    for k, ((layer, head), color) in enumerate(zip(heads, COLORS)):
         ax.plot([], [], color=color, lw=2, label=f'layer {layer + 1}, head {head + 1}')
+        aside = .015*(k - (len(heads) - 1)/2)  # lines of two heads to one word lie side by side
         for i in shown:
             for end, w in zip(y, maps[kind][layer, head, i].tolist()):
-                ax.plot([x[i], end], [1, 0], color=color, alpha=min(1., w), lw=2)
+                ax.plot([x[i] + aside, end + aside], [1, 0], color=color, alpha=min(1., w), lw=2)
     for i, word in enumerate(rows): ax.text(x[i], 1.04, word, rotation=60, fontsize=9, alpha=1 if i in shown else .45)
     for end, word in zip(y, keys): ax.text(end, -.04, word, rotation=60, fontsize=9, ha='right', va='top')
     ax.set(xlim=(0, 1), ylim=(0, 1))
@@ -164,41 +160,3 @@ def plot_links(
     ax.legend(fontsize=8, loc='center left', bbox_to_anchor=(1, .5))
     fig.suptitle(title, fontsize=10)
     return fig
-
-# %% ../nbs/19_attention_maps.ipynb #2eefee62
-def aer(
-    found:list,        # Per sentence a set of links (source word, target word), counted from 0
-    sure:list,         # Per sentence the gold links
-    possible:list=None # Per sentence the links that are not wrong; None means the sure ones
-) -> float:            # 0 (perfect) to 1
-    "Alignment error rate (Och and Ney 2003) over a set of sentences."
-    rows = list(zip(found, sure, possible or sure))
-    hits = sum(len(a & s) + len(a & (s | p)) for a, s, p in rows)
-    return 1 - hits/sum(len(a) + len(s) for a, s, _ in rows)
-
-def diagonal(
-    n:int, # Source words
-    m:int  # Target words
-) -> set:  # Links (source word, target word)
-    "Link words that stand at the same share of their sentences: an alignment without a model."
-    return {(min(n - 1, j*n//m), j) for j in range(m)}
-
-# %% ../nbs/19_attention_maps.ipynb #5ede8d26
-def align(
-    maps:dict,      # Maps of pieces
-    fed:bool=False  # Take the row that was fed with a word? Otherwise the one that predicts it
-) -> list:          # Per layer a list that has, per head, a set of links (source word, target word)
-    "Each target word points at the source word with the largest weight; words that point at </s> are not linked."
-    rows = maps['cross'][:, :, 1:] if fed else maps['cross'][:, :, :-1]
-    words = between_words(rows, maps['target'][:-1], maps['source'])
-    best, end = words.argmax(-1).tolist(), words.shape[-1] - 1
-    return [[{(i, j) for j, i in enumerate(head) if i != end} for head in layer] for layer in best]
-
-def head_aer(
-    all_maps:list,  # Maps of pieces, one dict a sentence
-    gold:list,      # Per sentence a set of gold links (source word, target word)
-    fed:bool=False  # As in `align`
-) -> Tensor:        # AER of each head, shape (N, h)
-    "Alignment error rate of every cross-attention head."
-    layers = zip(*[align(maps, fed) for maps in all_maps])
-    return torch.tensor([[aer(found, gold) for found in zip(*layer)] for layer in layers])

@@ -12,7 +12,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import chain, count, islice, pairwise
+from itertools import count, islice
 
 import numpy as np
 import torch
@@ -142,17 +142,10 @@ class Batches:
                 f"take at least {world} a step, or start fewer processes")
         self.batch_tokens, self.seed, self.per_step = batch_tokens, seed, per_step
         self.rank, self.world, self.special = rank, world, special
-        sources, targets = map(_arrays, zip(*pairs))
-        self.pairs = list(zip(sources, targets))
-        n_src, n_tgt = (np.array([len(row) + 1 for row in rows]) for rows in (sources, targets))  # with EOS
-        self.lengths, self.n_targets = np.maximum(n_src, n_tgt), n_tgt
+        self.pairs = [tuple(np.array(ids, np.int32) for ids in pair) for pair in pairs]
+        lengths = np.array([[len(ids) + 1 for ids in pair] for pair in pairs])  # with EOS
+        self.lengths, self.n_targets = lengths.max(1), lengths[:, 1]
         self.n_batches = len(by_length(self.lengths, np.argsort(self.lengths), batch_tokens))
-
-def _arrays(rows):
-    "Rows as views of one flat array."
-    ends = np.cumsum([0] + [len(row) for row in rows]).tolist()
-    flat = np.fromiter(chain.from_iterable(rows), np.int32, ends[-1])
-    return [flat[a:b] for a, b in pairwise(ends)]
 
 # %% ../nbs/10_batching.ipynb #bd6b7723
 @patch

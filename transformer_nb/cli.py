@@ -98,8 +98,8 @@ def _where(data): return data if data == 'builtin' else ','.join(str(Path(f).res
 def _bleu(tokenizer, pairs):
     "A function of the model: BLEU of its greedy translations of sentence pairs; None if there are none."
     if not pairs: return None
-    src, ref = map(list, zip(*pairs))
-    return lambda model: score(Translator(model, tokenizer).translate(src, beam=1), ref)['BLEU']['score']
+    split = {'val': Split(pairs)}
+    return lambda model: _scores(Translator(model, tokenizer), split, beam=1)['val']['BLEU']['score']
 
 # %% ../nbs/21_cli.ipynb #cc42df8c
 def train(

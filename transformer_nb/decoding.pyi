@@ -6,10 +6,10 @@ from transformer_nb.engine.inference import DecoderCache
 from typing import Any, NamedTuple
 
 __all__ = [
+    "length_penalty",
     "max_lengths",
     "force",
     "greedy",
-    "length_penalty",
     "Hypothesis",
     "wide",
     "BeamSearch",
@@ -19,6 +19,9 @@ __all__ = [
     "sample",
 ]
 
+def length_penalty(length, alpha: float):
+    """GNMT's length penalty ((5 + length)/6)^α (Wu et al. 2016; §6.1 uses α = 0.6)."""
+
 def max_lengths(model, src: Tensor, extra: int = 50) -> Tensor:
     """Input length + 50 (§6.1), and never more than the model can hold."""
 
@@ -27,9 +30,6 @@ def force(scores: Tensor, token: Tensor) -> Tensor:
 
 def greedy(model, src: Tensor, prefix: list | None = None) -> list:
     """Take the most probable token at every step."""
-
-def length_penalty(length, alpha: float):
-    """GNMT's length penalty ((5 + length)/6)^α (Wu et al. 2016; §6.1 uses α = 0.6)."""
 
 class Hypothesis(NamedTuple):
     """An output and what the search thinks of it; the better one is the larger one."""
@@ -41,7 +41,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     """What log-probabilities are added up in: in 16 bits a sum of some tokens has no digits left."""
 
 class BeamSearch:
-    """Beam search over a batch; one of the k places belongs to the greedy path as long as that is open."""
+    """Beam search over a batch; one of the k rows belongs to the greedy path as long as that is open."""
 
     model: Any
     k: int
@@ -79,7 +79,7 @@ class BeamSearch:
         at the limit."""
 
     def fill(self, i: int) -> None:
-        """What was cut off at the limit takes the places that no finished hypothesis has."""
+        """What was cut off at the limit fills the list, as far as finished hypotheses have left room."""
 
     def drop_done(self) -> None:
         """Take out the sentences in which nothing better can come, or whose length is used up."""

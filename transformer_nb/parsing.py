@@ -340,36 +340,39 @@ class TreeSearch(BeamSearch):
         super().__init__(model, src, *search, extra=300)
         pieces = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))]
         for i in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id): pieces[i] = ''
-        ids = {p: i for i, p in enumerate(pieces)}
-        table = lambda of_piece: torch.tensor(list(map(of_piece, pieces)), device=src.device)
-        self.steps = table(lambda p: {'(': 1, ')': -1}.get(p[:1], 0))  # how many brackets more are open after it
-        self.tags = table(lambda p: p[:1] not in ('', '(', ')'))
-        self.ends = table(lambda p: ids.get(')' + p[1:], tokenizer.unk_id))  # of '(X' the id of ')X'
-        self.words = (src != self.model.cfg.pad_id).sum(1) - 1
+        closing = {p[1:]: i for i, p in enumerate(pieces) if p.startswith(')')}
+        self.ends = {i: closing.get(p[1:], tokenizer.unk_id) for i, p in enumerate(pieces) if p.startswith('(')}
+        self.opens = torch.tensor([i in self.ends for i in range(len(pieces))])
+        self.tags = torch.tensor([p[:1] not in ('', '(', ')') for p in pieces])
+        self.words = ((src != self.model.cfg.pad_id).sum(1) - 1).tolist()
 
     def scores(self):
         "Scores of the next tokens; −∞ for what would not lead to a tree."
+        sentences = zip(self.alive.tolist(), self.tokens.tolist())
+        allowed = torch.stack([self.allowed(i, ids) for i, beams in sentences for ids in beams])
         scores = super().scores()
-        scores[:, :len(self.tags)].masked_fill_(~self.allowed(), float('-inf'))
+        scores[:, :len(self.tags)].masked_fill_(~allowed.to(scores.device), float('-inf'))
         return scores
 
 # %% ../nbs/18_parsing.ipynb #96872142
 @patch
-def allowed(self:TreeSearch) -> Tensor: # Boolean, shape (b·k, V)
-    "The tokens that may come next in every beam."
-    tokens, row = self.tokens.flatten(0, 1), self.alive.repeat_interleave(self.k)[:, None]
-    steps, length = self.steps[tokens], tokens.shape[1]
-    depths = steps.cumsum(1)
-    depth = depths[:, -1:]                                              # open brackets
-    left = self.words[row] - self.tags[tokens].sum(1, keepdim=True)     # words without a tag
-    inside, more = depth > 0, left > 0
-    room = self.limits[row] - length - left - depth > 2
-    found = more & (room & (self.steps > 0) | inside & self.tags)
-    last = ((steps > 0) & (depths == depth)).int().cumsum(1).argmax(1, keepdim=True)  # the innermost open bracket
-    closing = inside & (steps[:, -1:] < 1) & ((depth > 1) | ~more)
-    found.scatter_(1, self.ends[tokens.gather(1, last)], closing)
-    found[:, self.model.cfg.eos_id] = ~(inside | more)[:, 0]
-    return found | ~found.any(1, keepdim=True)  # a beam that is no hypothesis at all must still have scores
+def allowed(self:TreeSearch,
+    i:int,    # Which sentence
+    ids:list  # What a beam has said, BOS first
+) -> Tensor:  # Boolean, shape (V,)
+    "The tokens that may come next."
+    awaited, left = [], self.words[i]  # closing brackets, innermost last; words without a tag
+    for token in ids[1:]:
+        if token in self.ends: awaited.append(self.ends[token])
+        elif token in awaited: awaited.pop()
+        else: left -= 1
+    found = torch.zeros_like(self.tags)
+    if left > 0 and self.limits[i] - len(ids) - left - len(awaited) > 2: found |= self.opens
+    if left > 0 and awaited: found |= self.tags
+    too_early = len(awaited) == 1 and left > 0  # for the outermost bracket
+    if awaited and ids[-1] not in self.ends and not too_early: found[awaited[-1]] = True
+    found[self.model.cfg.eos_id] = not (awaited or left)
+    return found if found.any() else ~found  # a beam that is no hypothesis at all must still have scores
 
 # %% ../nbs/18_parsing.ipynb #ecf3e805
 class TreesOnly(Parser):

@@ -160,17 +160,17 @@ def train_parser(
 class TreeSearch(BeamSearch):
     """Beam search in which only trees over all the words can be said."""
 
-    steps: Any
+    ends: dict
+    opens: Any
     tags: Any
-    ends: Any
     words: Any
 
     def __init__(self, tokenizer, model, src: Tensor, *search) -> None: ...
     def scores(self):
         """Scores of the next tokens; −∞ for what would not lead to a tree."""
 
-    def allowed(self) -> Tensor:
-        """The tokens that may come next in every beam."""
+    def allowed(self, i: int, ids: list) -> Tensor:
+        """The tokens that may come next."""
 
 class TreesOnly(Parser):
     """A parser that can say nothing but trees."""

@@ -10,22 +10,18 @@ from typing import Any
 
 __all__ = [
     "PRESETS",
-    "PerHead",
     "TransformerConfig",
+    "PerHead",
     "Dropout",
     "Residual",
     "EncoderLayer",
     "DecoderLayer",
-    "Transformer",
     "count_real",
     "check_pairs",
+    "Transformer",
     "preset",
     "attention_maps",
 ]
-
-class PerHead(int):
-    """A head's width that was not given but worked out as d_model/h, and is worked out again in a changed
-    copy."""
 
 @dataclass(frozen=True)
 class TransformerConfig:
@@ -50,8 +46,13 @@ class TransformerConfig:
 
     def __post_init__(self) -> None: ...
 
+class PerHead(int):
+    """A head's width that was not given but worked out as d_model/h, and is worked out again in a changed
+    copy."""
+
 class Dropout(nn.Dropout):
-    """Dropout (§5.4) that draws 16 random bits a number on the CPU, several times faster than torch's own."""
+    """Dropout (§5.4) that draws 16 random bits per number on the CPU, several times faster than torch's
+    own."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop in training, pass on in evaluation."""
@@ -103,6 +104,12 @@ class DecoderLayer(nn.Module):
         self, y: Tensor, memory: Tensor, self_mask: Tensor | None = None, memory_mask: Tensor | None = None
     ) -> Tensor: ...
 
+def count_real(real: Tensor) -> int:
+    """Count the real tokens; raises `InputError`, naming the row, where padding stands before one of them."""
+
+def check_pairs(src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> None:
+    """Raises `InputError` for anything but two tables of ids with as many sources as targets."""
+
 class Transformer(nn.Module):
     """The model of §3: encoder, decoder, one shared embedding matrix, positions."""
 
@@ -128,7 +135,7 @@ class Transformer(nn.Module):
         `forward` does."""
 
     def encode(self, src: Tensor) -> Tensor:
-        """The encoder's output, computed once a sentence: keys and values of every attention to the source."""
+        """The encoder's output, computed once per sentence: keys and values of every attention to the source."""
 
     def encoder_stack(self, x: Tensor, mask) -> Tensor:
         """All encoder layers, one after the other."""
@@ -143,12 +150,6 @@ class Transformer(nn.Module):
         """Teacher forcing: the scores of all next tokens in one pass."""
 
     def __call__(self, src: Tensor, tgt: Tensor) -> Tensor: ...
-
-def count_real(real: Tensor) -> int:
-    """Count the real tokens; raises `InputError`, naming the row, where padding stands before one of them."""
-
-def check_pairs(src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> None:
-    """Raises `InputError` for anything but two tables of ids with as many sources as targets."""
 
 PRESETS: dict
 

@@ -6,8 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/translation.html.md"""
 
 # %% auto #0
 __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'DTYPES', 'HEADS', 'clean', 'split_text', 'rejoin', 'TooLong',
-           'Translator', 'Translation', 'plot_attention', 'word_ids', 'membership', 'between_words', 'spell',
-           'Alignment']
+           'Translator', 'Translation', 'draw_map', 'plot_attention', 'word_ids', 'membership', 'between_words',
+           'spell', 'Alignment']
 
 # %% ../nbs/16_translation.ipynb #cb8c752f
 import re
@@ -407,6 +407,20 @@ def maps(self:Translator,
     return words | {kind: w[:, 0].cpu() for kind, w in found.items()}
 
 # %% ../nbs/16_translation.ipynb #b97febee
+def draw_map(
+    ax,            # matplotlib axes
+    weights,       # One map, shape (queries, keys)
+    queries:list,  # Words along the rows
+    keys:list,     # Words along the columns
+    title:str      # Above the picture
+):
+    "Draw an attention map into a picture."
+    ax.imshow(weights, vmin=0, vmax=1, cmap='Blues', aspect='auto')
+    ax.grid(False)
+    ax.set_title(title)
+    ax.set_xticks(range(len(keys)), keys, rotation=90)
+    ax.set_yticks(range(len(queries)), queries)
+
 def plot_attention(
     weights,      # One map, shape (queries, keys)
     queries:list, # Pieces along the rows
@@ -417,11 +431,7 @@ def plot_attention(
     import matplotlib.pyplot as plt  # takes half a second, which the commands save
     plot_style()
     fig, ax = plt.subplots(figsize=(max(4., 1.5 + .38*len(keys)), 1 + .32*len(queries)))
-    ax.imshow(weights, vmin=0, vmax=1, cmap='Blues', aspect='auto')
-    ax.grid(False)
-    ax.set_title(title)
-    ax.set_xticks(range(len(keys)), keys, rotation=60, ha='right')
-    ax.set_yticks(range(len(queries)), queries)
+    draw_map(ax, weights, queries, keys, title)
     ax.set(xlabel='key', ylabel='query')
     return fig
 

@@ -21,6 +21,7 @@ __all__ = [
     "TooLong",
     "Translator",
     "Translation",
+    "draw_map",
     "plot_attention",
     "word_ids",
     "membership",
@@ -142,6 +143,9 @@ class Translation(NamedTuple):
     text: str
     score: float
     tokens: list
+
+def draw_map(ax, weights, queries: list, keys: list, title: str) -> None:
+    """Draw an attention map into a picture."""
 
 def plot_attention(weights, queries: list, keys: list, title: str = ""):
     """One attention map with its words."""

@@ -8,11 +8,11 @@ Docs: https://transformer-nb.github.io/transformer_nb/engine/costs.html.md"""
 __all__ = ['flop_parts', 'train_flops', 'n_weights', 'matmul_rate', 'training_memory']
 
 # %% ../../nbs/engine/02_costs.ipynb #955be5e1
-import time
 from functools import cache
 
 import torch
 
+from ..core import matmul_seconds
 from ..transformer import Transformer, TransformerConfig
 
 # %% ../../nbs/engine/02_costs.ipynb #4acabf27
@@ -55,21 +55,10 @@ def matmul_rate(
     # On a GPU two matrices are 0.1 GB; most CPUs have no units for float16 and would take minutes
     n = 4096 if device.type != 'cpu' else 256 if dtype == torch.float16 else 2048
     while True:
-        try: return 2*n**3/_product_seconds(n, device, dtype)
+        try: return 2*n**3/matmul_seconds(n, device, dtype)
         except torch.OutOfMemoryError:  # a model in training has left less; smaller ones tell nearly as well
             if n <= 256: raise
             n //= 2
-
-def _product_seconds(n, device, dtype):
-    "Seconds of a product of two (n × n) matrices, the fastest of several. No random number is drawn."
-    a, seconds = torch.arange(n*n, device=device, dtype=torch.float32).sin().to(dtype).view(n, n), []
-    out = torch.empty_like(a)
-    while len(seconds) < 4 or sum(seconds) < .1:
-        start = time.perf_counter()
-        torch.mm(a, a, out=out)
-        if device.type != 'cpu': torch.accelerator.synchronize(device)
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
 
 # %% ../../nbs/engine/02_costs.ipynb #3233ce74
 def training_memory(

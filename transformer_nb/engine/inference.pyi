@@ -7,8 +7,6 @@ from transformer_nb.transformer import Transformer
 from typing import Any
 
 __all__ = [
-    "BLOCK",
-    "best_tokens",
     "JoinedAttention",
     "evaluating",
     "Kept",
@@ -19,11 +17,6 @@ __all__ = [
     "DecoderCache",
     "decode_step",
 ]
-BLOCK: int
-
-def best_tokens(scores: Tensor, n: int) -> tuple:
-    """The n largest numbers without sorting a vocabulary: they stand in the n blocks that have the largest
-    maxima."""
 
 class JoinedAttention(MultiHeadAttention):
     """Self-attention whose queries, keys and values are one product."""

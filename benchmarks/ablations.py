@@ -1,0 +1,174 @@
+"""Take one part of the layers away, train, and look (paper §3.1, §3.3 to 3.5); and what the base model is at its start.
+
+    python benchmarks/ablations.py                        # 165 runs of 300 steps: about 9 minutes on one CPU core
+
+A stack of N = 6 encoder layers reads sentences of four words in two forms, plain and marked. It gives each word back,
+in the other form if its left neighbour is marked. Each variant lacks one part and is trained at three rates with five
+seeds, the same for all. Some are trained again from Xavier's start, which is louder than PyTorch's own. `right` is the
+share of right answers on 500 sentences that no run has seen, `loss` the cross-entropy there in nats; `curve` is the
+training loss, mean of ten steps.
+
+`start` is the paper's base model (6 + 6 layers, d_model 512) before its first step: the gradient of W_2 in each decoder
+layer, and how far one step of Adam moves the decoder's output, as a share of the output itself, at the peak of the
+paper's schedule, a tenth, a hundredth and a 4,000th of it, which is where the schedule begins. Writes
+results/ablations.json, which the lesson on norms reads.
+"""
+import argparse
+import json
+import platform
+import re
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from transformer_nb.optimizer import lrate
+from transformer_nb.transformer import Transformer, TransformerConfig
+
+OUT = Path(__file__).parent/'results'/'ablations.json'
+WORDS, LENGTH, FIRST = 4, 8, 3     # ids 0 to 2 are special
+RATES, SEEDS, STEPS, RISE = (.001, .003, .01), range(5), 300, 40
+PARTS = 1, 10, 100, 4000            # of the peak of the paper's schedule
+
+
+# The task
+
+def sentences(n, generator):
+    "Words in a plain (even) or marked (odd) form, and the answers: the other form behind a marked word."
+    ids = torch.randint(2*WORDS, (n, LENGTH), generator=generator)
+    left = F.pad(ids, (1, 0))[:, :-1]
+    return ids + FIRST, (ids ^ (left % 2)) + FIRST
+
+
+# What is taken away
+
+class Wrap(nn.Module):
+    "A wrapper of a sub-layer f by any rule of x, f and a LayerNorm."
+    def __init__(self, rule, d_model):
+        super().__init__()
+        self.norm, self.rule = nn.LayerNorm(d_model), rule
+
+    def forward(self, x, sublayer): return self.rule(x, sublayer, self.norm)
+
+
+def wrap(rule, which=slice(None)):
+    def change(model):
+        for layer in model.encoder:
+            for i in range(2)[which]: layer.residuals[i] = Wrap(rule, model.cfg.d_model)
+    return change
+
+
+def pass_by(x, f, norm): return x
+def plain_words(model): model.embedding.scale = 1.
+def no_positions(model): model.positions.table.zero_()
+
+
+VARIANTS = {
+    'as printed': None,
+    'pre-norm': None,
+    'no residual': wrap(lambda x, f, norm: norm(f(x))),
+    'no LayerNorm': wrap(lambda x, f, norm: x + f(x)),
+    'neither': wrap(lambda x, f, norm: f(x)),
+    'no attention': wrap(pass_by, slice(0, 1)),
+    'no feed-forward': wrap(pass_by, slice(1, 2)),
+    'no positions': no_positions,
+    'no √d_model': plain_words}
+
+
+def xavier(model):
+    for p in (*model.encoder.parameters(), *model.decoder.parameters()):
+        if p.dim() > 1: nn.init.xavier_uniform_(p)
+
+
+def variant(name, seed, start):
+    torch.manual_seed(seed)
+    sizes = dict(vocab_size=2*WORDS + FIRST, N=6, d_model=32, d_ff=128, h=4, dropout=0., max_len=LENGTH)
+    model = Transformer(TransformerConfig(**sizes, norm='pre' if name == 'pre-norm' else 'post'))
+    del model.decoder[:]
+    if VARIANTS[name]: VARIANTS[name](model)
+    if start == 'Xavier': xavier(model)
+    return model
+
+
+# Training
+
+def answer(model, ids): return model.embedding.logits(model.encode(ids)).flatten(0, 1)
+
+
+def run(name, rate, seed, start='PyTorch'):
+    model, generator, losses = variant(name, seed, start), torch.Generator().manual_seed(seed), []
+    optimizer = torch.optim.Adam(model.parameters(), betas=(.9, .98), eps=1e-9)
+    for step in range(1, STEPS + 1):
+        optimizer.param_groups[0]['lr'] = rate * min(1, step/RISE) * (1 - step/(STEPS + 1))**.5
+        ids, truth = sentences(32, generator)
+        loss = F.cross_entropy(answer(model, ids), truth.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    found = test(model) | {'curve': torch.tensor(losses).view(-1, 10).mean(1).tolist()}
+    print(f"{name:16} {start:8} rate {rate:<6} seed {seed}: right {found['right']:.3f}", flush=True)
+    return {'variant': name, 'start': start, 'rate': rate, 'seed': seed} | rounded(found)
+
+
+@torch.no_grad()
+def test(model):
+    ids, truth = sentences(500, torch.Generator().manual_seed(10**6))
+    logits, truth = answer(model, ids), truth.flatten()
+    return {'right': (logits.argmax(-1) == truth).float().mean().item(), 'loss': F.cross_entropy(logits, truth).item()}
+
+
+# The base model at its start
+
+def at_start(norm, start, seed):
+    torch.manual_seed(seed)
+    model = Transformer(TransformerConfig(vocab_size=1000, dropout=0., norm=norm))
+    if start == 'Xavier': xavier(model)
+    batch = torch.randint(3, 1000, (3, 8, 20))
+    before = output(model, *batch)
+    F.cross_entropy(model.embedding.logits(before).flatten(0, 1), batch[2].flatten()).backward()
+    gradients = [layer.feed_forward.W_2.weight.grad.norm().item() for layer in model.decoder]
+    weights, moved = [p.detach().clone() for p in model.parameters()], {}
+    for part in PARTS:
+        torch.optim.Adam(model.parameters(), lr=lrate(4000, 512)/part, betas=(.9, .98), eps=1e-9).step()
+        with torch.no_grad():
+            moved[str(part)] = ((output(model, *batch) - before).norm()/before.norm()).item()
+            for p, old in zip(model.parameters(), weights): p.copy_(old)
+    print(f'base, {norm}-norm, {start}, seed {seed}: moved', *(f'{x:.4f}' for x in moved.values()), flush=True)
+    return {'norm': norm, 'start': start, 'seed': seed} | rounded({'gradients': gradients, 'moved': moved})
+
+
+def output(model, src, tgt, _): return model.decode(tgt, model.encode(src), src)
+
+
+def rounded(found):
+    "Five digits are enough in a file."
+    if isinstance(found, dict): return {key: rounded(value) for key, value in found.items()}
+    return [rounded(x) for x in found] if isinstance(found, list) else float(f'{found:.5g}')
+
+
+def lines(about):
+    "JSON with one run per line."
+    return re.sub(r'\n {3,}|\n {2}(?=[\]}])', ' ', json.dumps(about, ensure_ascii=False, indent=1))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--seeds', type=int, default=len(SEEDS))
+    parser.add_argument('--out', type=Path, default=OUT)
+    args = parser.parse_args()
+    clock, cpu, seeds = time.perf_counter(), time.process_time(), range(args.seeds)
+    work = [(name, 'PyTorch') for name in VARIANTS] + [('as printed', 'Xavier'), ('no LayerNorm', 'Xavier')]
+    runs = [run(name, rate, seed, start) for name, start in work for rate in RATES for seed in seeds]
+    base = [at_start(norm, init, seed) for norm in ('post', 'pre') for init in ('PyTorch', 'Xavier') for seed in seeds]
+    about = {'steps': STEPS, 'rates': RATES, 'seeds': list(seeds), 'command': 'python benchmarks/ablations.py',
+             'machine': f'cpu, {torch.get_num_threads()} threads, {platform.machine()}', 'torch': torch.__version__,
+             'minutes': round((time.perf_counter() - clock)/60, 1),
+             'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(lines(about | {'runs': runs, 'start': base}) + '\n')
+
+
+if __name__ == '__main__': main()
