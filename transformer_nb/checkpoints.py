@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/checkpoints.html.md"""
 
 # %% auto #0
 __all__ = ['FORMAT', 'FILES', 'AGAIN', 'Checkpoint', 'save', 'whole_tensors', 'check_own', 'verify', 'steps', 'newest', 'find',
-           'prune', 'remove', 'load', 'load_optimizer', 'check_fits', 'average']
+           'prune', 'remove', 'load', 'check_fits', 'load_optimizer', 'average']
 
 # %% ../nbs/13_checkpoints.ipynb #4ed80f45
 import hashlib
@@ -89,6 +89,12 @@ def _state(optimizer):
     state = optimizer.state_dict()['state']
     return {f'{i}.{k}': torch.as_tensor(v) for i, s in state.items() for k, v in s.items()}
 
+def _spread(value, like):
+    "`value`, cut as the parameter is that it belongs to."
+    if not hasattr(like, 'placements') or value.shape != like.shape: return value
+    from torch.distributed.tensor import distribute_tensor
+    return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)  # each process has read all
+
 # %% ../nbs/13_checkpoints.ipynb #6deb50a9
 def _write(folder, cfg, tensors, tokenizer, training):
     folder.mkdir(parents=True)
@@ -113,15 +119,15 @@ def _settle(file):
         os.fsync(f.fileno())
         return {'bytes': os.fstat(f.fileno()).st_size, 'sha256': hashlib.file_digest(f, 'sha256').hexdigest()}
 
+# %% ../nbs/13_checkpoints.ipynb #caffc1ce
+def _write_json(path, value): path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
+
 def _sync(folder):
     if os.name == 'nt': return  # Windows opens no directory
     f = os.open(folder, os.O_RDONLY)
     try: os.fsync(f)
     finally: os.close(f)
 
-def _write_json(path, value): path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
-
-# %% ../nbs/13_checkpoints.ipynb #caffc1ce
 def _swap(new, place):
     "Put `new` in its place by two renames; a whole checkpoint is on the disk at every moment."
     old = _beside(place, 'old')
@@ -137,6 +143,7 @@ def _swap(new, place):
 
 def _beside(place, what): return place.with_name(f'.{place.name}.{what}')
 
+# %% ../nbs/13_checkpoints.ipynb #13c0000c
 def _foreign(place):
     "What lies in the way that is no part of a checkpoint? (A damaged one is still a checkpoint.)"
     if not place.is_dir(): return [place.name] if place.exists() else []
@@ -163,6 +170,17 @@ def _refusing(file, why='', *errors):
     except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
     except errors as e: raise InputError(f"{file}: {why} ({shorten(str(e), 160)}); {AGAIN}") from None
 
+def _checked(file, size, sha256, keep=True):
+    with _refusing(file), open(file, 'rb') as f:
+        found = os.fstat(f.fileno()).st_size
+        data = f.read() if keep else None
+        digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
+    if found < size: raise InputError(f"{file}: broken, cut off ({found:,} of {size:,} bytes); {AGAIN}")
+    if digest.hexdigest() != sha256:
+        raise InputError(f"{file}: broken, altered (it is not as manifest.json says); {AGAIN}")
+    return data
+
+# %% ../nbs/13_checkpoints.ipynb #13c0000e
 def verify(
     path:str|Path # A checkpoint directory
 ):
@@ -174,15 +192,12 @@ def _read(path, keep=()):
     files = _manifest(path)
     return {name: _checked(path/name, *promised, name in keep) for name, promised in files.items()}, files
 
-def _checked(file, size, sha256, keep=True):
-    with _refusing(file), open(file, 'rb') as f:
-        found = os.fstat(f.fileno()).st_size
-        data = f.read() if keep else None
-        digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
-    if found < size: raise InputError(f"{file}: broken, cut off ({found:,} of {size:,} bytes); {AGAIN}")
-    if digest.hexdigest() != sha256:
-        raise InputError(f"{file}: broken, altered (it is not as manifest.json says); {AGAIN}")
-    return data
+def _json(file, data=None):
+    "A table from a file, or from its bytes where they have been read."
+    with _refusing(file, 'broken or cut off', ValueError, RecursionError):
+        value = json.loads(file.read_bytes() if data is None else data)
+        if not isinstance(value, dict): raise ValueError('no table')
+    return value
 
 # %% ../nbs/13_checkpoints.ipynb #594c44fd
 def _manifest(path):
@@ -201,12 +216,10 @@ def _manifest(path):
         if not set(FILES[:2]) <= files.keys() <= set(FILES[:-1]): raise ValueError('files of another kind')
     return files
 
-def _json(file, data=None):
-    "A table from a file, or from its bytes where they have been read."
-    with _refusing(file, 'broken or cut off', ValueError, RecursionError):
-        value = json.loads(file.read_bytes() if data is None else data)
-        if not isinstance(value, dict): raise ValueError('no table')
-    return value
+def _complete(path):
+    "Are all files there, in their full length? (Quick: nothing is hashed.)"
+    try: return all((path/name).stat().st_size == size for name, (size, _) in _manifest(path).items())
+    except (InputError, OSError): return False
 
 # %% ../nbs/13_checkpoints.ipynb #b071f8be
 def steps(
@@ -228,6 +241,7 @@ def find(
     "What `path` means: itself, the run's average, or its newest valid step; raises `InputError` if there is none."
     return _open(path)[0]
 
+# %% ../nbs/13_checkpoints.ipynb #10677fe9
 def _open(path, keep=()):
     "The checkpoint meant by `path`, and what `_read` gives."
     path = _itself(Path(path))
@@ -240,7 +254,6 @@ def _itself(path):
     if _beside(path, 'old').is_dir(): return _beside(path, 'old')
     return resources.files('transformer_nb')/'data'/'demo' if str(path) == 'demo' else path
 
-# %% ../nbs/13_checkpoints.ipynb #10677fe9
 def _pick(run, candidates, keep=()):
     "The last candidate that is valid, and what `_read` gives; each broken one behind it is warned of."
     if not run.is_dir(): raise InputError(f"{run}: no such checkpoint directory; train one with tnb-train --out {run}")
@@ -278,11 +291,6 @@ def remove(
         for name in FILES: (path/name).unlink(missing_ok=True)
         if path.is_dir() and not any(path.iterdir()): path.rmdir()
     except OSError as e: warnings.warn(f"{path}: cannot be removed ({e.strerror})")
-
-def _complete(path):
-    "Are all files there, in their full length? (Quick: nothing is hashed.)"
-    try: return all((path/name).stat().st_size == size for name, (size, _) in _manifest(path).items())
-    except (InputError, OSError): return False
 
 # %% ../nbs/13_checkpoints.ipynb #9e364aa4
 def load(
@@ -324,34 +332,6 @@ def _build(file, data):
           torch.random.fork_rng([])):  # the caller's random numbers stay as they are
         return Transformer(TransformerConfig(**cfg))
 
-# %% ../nbs/13_checkpoints.ipynb #285b8609
-def load_optimizer(
-    path:str|Path,  # Checkpoint directory
-    optimizer       # torch optimizer of the same model, filled in place
-):
-    "Read the optimizer's state back, to resume; raises `InputError` if it is missing, broken or of another model."
-    file = Path(path)/'optimizer.safetensors'
-    promised = _manifest(file.parent).get(file.name)
-    if not promised:
-        raise InputError(
-            f"{file}: missing, as this checkpoint is not one to resume from; use a step-* directory of the run"
-        )
-    with _refusing(file, 'no safetensors file', SafetensorError): tensors = tensors_from(_checked(file, *promised))
-    state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
-    for key, value in tensors.items():
-        i, part = key.split('.')
-        i = int(i)
-        if i >= len(params) or value.shape not in ((), params[i].shape):
-            raise InputError(f"{file}: of another model; {AGAIN}")
-        state.setdefault(i, {})[part] = _spread(value, params[i])
-    optimizer.load_state_dict({'state': state, 'param_groups': optimizer.state_dict()['param_groups']})
-
-def _spread(value, like):
-    "`value`, cut as the parameter is that it belongs to."
-    if not hasattr(like, 'placements') or value.shape != like.shape: return value
-    from torch.distributed.tensor import distribute_tensor
-    return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)  # each process has read all
-
 # %% ../nbs/13_checkpoints.ipynb #8b512d14
 def check_fits(
     found:Checkpoint,      # A checkpoint that was read
@@ -373,6 +353,28 @@ def check_fits(
     raise InputError(f"{found.path}: of another vocabulary ({why}); {remedy}")
 
 def _pieces(tokenizer): return tokenizer.pieces(list(range(tokenizer.vocab_size))) if tokenizer else []
+
+# %% ../nbs/13_checkpoints.ipynb #285b8609
+def load_optimizer(
+    path:str|Path,  # Checkpoint directory
+    optimizer       # torch optimizer of the same model, filled in place
+):
+    "Read the optimizer's state back, to resume; raises `InputError` if it is missing, broken or of another model."
+    file = Path(path)/'optimizer.safetensors'
+    promised = _manifest(file.parent).get(file.name)
+    if not promised:
+        raise InputError(
+            f"{file}: missing, as this checkpoint is not one to resume from; use a step-* directory of the run"
+        )
+    with _refusing(file, 'no safetensors file', SafetensorError): tensors = tensors_from(_checked(file, *promised))
+    state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
+    for key, value in tensors.items():
+        i, part = key.split('.')
+        i = int(i)
+        if i >= len(params) or value.shape not in ((), params[i].shape):
+            raise InputError(f"{file}: of another model; {AGAIN}")
+        state.setdefault(i, {})[part] = _spread(value, params[i])
+    optimizer.load_state_dict({'state': state, 'param_groups': optimizer.state_dict()['param_groups']})
 
 # %% ../nbs/13_checkpoints.ipynb #04361b43
 def average(

@@ -16,19 +16,38 @@ __all__ = [
     "FEW",
     "SCHEDULES",
     "LR_FACTORS",
-    "TrainingConfig",
-    "suited",
     "batch_loss",
     "Objective",
+    "compile_layers",
+    "TrainingConfig",
+    "suited",
+    "Trainer",
     "Stopped",
     "StopNote",
-    "Trainer",
-    "compile_layers",
     "NotFinite",
-    "Metrics",
     "refuse_used",
+    "Metrics",
     "computing",
 ]
+
+def batch_loss(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Label-smoothed loss of a batch over its real tokens."""
+
+class Objective(nn.Module):
+    """A model together with its loss."""
+
+    model: Transformer
+
+    def __init__(self, model: Transformer) -> None: ...
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """`batch_loss` of the model."""
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]: ...
+
+def compile_layers(model: Transformer) -> None:
+    """Compile each layer for any batch and length: one piece of code for all layers of the encoder, one
+    for the decoder."""
+
 DTYPES: tuple
 
 @dataclass(frozen=True)
@@ -62,45 +81,6 @@ LR_FACTORS: dict
 
 def suited(preset: str, minutes: float | None = None) -> dict:
     """Settings that suit a preset and the time there is: the paper's (§5.3) for all but the small presets."""
-
-def batch_loss(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Label-smoothed loss of a batch over its real tokens."""
-
-class Objective(nn.Module):
-    """A model together with its loss."""
-
-    model: Transformer
-
-    def __init__(self, model: Transformer) -> None: ...
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`batch_loss` of the model."""
-
-    def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]: ...
-
-class Stopped(KeyboardInterrupt):
-    """A run was stopped by a signal, after its checkpoint was written; `code` is the exit code that shells
-    expect."""
-
-    code: Any
-
-    def __init__(self, signum: int) -> None: ...
-
-class StopNote:
-    """Notes a SIGINT or SIGTERM instead of stopping anywhere; a context manager."""
-
-    signum: int | None
-    at_once: bool
-    before: dict
-
-    def __init__(self) -> None: ...
-    def __enter__(self): ...
-    def __exit__(self, *error) -> None: ...
-    def note(self, signum: int, frame) -> None:
-        """What happens when the signal comes."""
-
-    @contextmanager
-    def no_waiting(self):
-        """In this block nothing can be spoilt: stop as soon as the signal comes."""
 
 class Trainer:
     """Trains a model on sentence pairs and writes checkpoints into a run's directory."""
@@ -151,15 +131,15 @@ class Trainer:
     @property
     def first(self): ...
     @property
-    def marks(self): ...
-    @property
     def progress(self): ...
     def share(self, step: int, seconds: float) -> float:
         """Share of the run, by steps or by time."""
 
+    @property
+    def marks(self): ...
     def train_step(self, step: Step) -> float:
-        """Forward, backward, update; raises `NotFinite` instead of updating with a loss or gradient that is no
-        number."""
+        """Forward, backward, update; raises `NotFinite` instead of updating with a NaN or infinite loss or
+        gradient."""
 
     def validate(self) -> dict:
         """The model on the validation split, without dropout."""
@@ -174,13 +154,13 @@ class Trainer:
         """Go on from a checkpoint; raises `InputError` if there is none, or one of another model, vocabulary
         or batches."""
 
-    def seconds_a_step(self) -> float:
-        """How long the gradients of the next step take, measured once. Nothing is updated, no random number is
-        used up."""
-
     def choose_threads(self) -> None:
         """Fix the number of threads: the fewest that are nearly as fast as twice as many; on a busy machine
         many are slow."""
+
+    def seconds_a_step(self) -> float:
+        """How long the gradients of the next step take, measured once. Nothing is updated, no random number is
+        used up."""
 
     def expected_steps(self) -> int:
         """How many steps the run will have; if it is bounded by minutes, by the time of one step."""
@@ -192,12 +172,37 @@ class Trainer:
         """Train to the end, with checkpoints; then average the last (§6.1). After Ctrl-C or SIGTERM: save,
         raise `Stopped`."""
 
-def compile_layers(model: Transformer) -> None:
-    """Compile each layer for any batch and length: one piece of code for all layers of the encoder, one
-    for the decoder."""
+class Stopped(KeyboardInterrupt):
+    """A run was stopped by a signal, after its checkpoint was written; `code` is the exit code that shells
+    expect."""
+
+    code: Any
+
+    def __init__(self, signum: int) -> None: ...
+
+class StopNote:
+    """Notes a SIGINT or SIGTERM instead of stopping anywhere; a context manager."""
+
+    signum: int | None
+    at_once: bool
+    before: dict
+
+    def __init__(self) -> None: ...
+    def __enter__(self): ...
+    def __exit__(self, *error) -> None: ...
+    def note(self, signum: int, frame) -> None:
+        """What happens when the signal comes."""
+
+    @contextmanager
+    def no_waiting(self):
+        """In this block nothing can be spoilt: stop as soon as the signal comes."""
 
 class NotFinite(ArithmeticError):
-    """The loss or the gradient of a step is infinite or no number."""
+    """The loss or the gradient of a step is infinite or NaN."""
+
+def refuse_used(out: str | Path) -> None:
+    """Raises `InputError` if another run lies there: nothing of it may be deleted, rewritten, or mixed
+    with the new one."""
 
 class Metrics:
     """Numbers of a run, a JSON object a line in metrics.jsonl, and for TensorBoard if asked for."""
@@ -211,10 +216,6 @@ class Metrics:
 
     def close(self) -> None:
         """Close the files."""
-
-def refuse_used(out: str | Path) -> None:
-    """Raises `InputError` if another run lies there: nothing of it may be deleted, rewritten, or mixed
-    with the new one."""
 
 @contextmanager
 def computing(device: torch.device, threads: int | None = None):
