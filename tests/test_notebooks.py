@@ -20,6 +20,8 @@ NOTEBOOKS = {name: path for path in PATHS if (name := str(path.relative_to(FOLDE
 LONG = {
     '21_cli': 45,
     '16_translation': 32,
+    '01_attention': 29,
+    '02_multihead': 28,
     'engine/03_distributed': 28,
     '05_positional_encoding': 25,
     '15_decoding': 24,
@@ -29,10 +31,9 @@ LONG = {
     '11_optimizer': 21,
     '17_variations': 20,
     '04_embeddings': 18,
-    '06_transformer': 16,
     '19a_heads': 16,
-    '01_attention': 14,
-    '02_multihead': 12,
+    '06_transformer': 12,
+    '06a_norms': 12,
 }
 # Processes are copies of one that has imported what every notebook needs, and has run nothing.
 PROCESSES = get_context('forkserver')
