@@ -47,8 +47,8 @@ def scores(table):
 
 @pytest.fixture(scope='module')
 def used(tmp_path_factory):
-    "README's first block of commands, ended by steps: a third of what a quiet machine makes."
-    script, n = re.subn(r'--minutes \S+', f'--minutes {FEW} --steps 500', blocks('sh')[0])
+    "README's first block of commands, ended by steps: a quarter of what a quiet machine makes."
+    script, n = re.subn(r'--minutes \S+', f'--minutes {FEW} --steps 350', blocks('sh')[0])
     assert n == 1
     place = tmp_path_factory.mktemp('use')
     return place, shell(script, place)
