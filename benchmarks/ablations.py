@@ -15,13 +15,13 @@ results/ablations.json, which the lesson on norms reads.
 """
 import argparse
 import json
-import platform
 import re
 import time
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from common import machine
 from torch import nn
 
 from transformer_nb.optimizer import lrate
@@ -164,7 +164,7 @@ def main():
     runs = [run(name, rate, seed, start) for name, start in work for rate in RATES for seed in seeds]
     base = [at_start(norm, init, seed) for norm in ('post', 'pre') for init in ('PyTorch', 'Xavier') for seed in seeds]
     about = {'steps': STEPS, 'rates': RATES, 'seeds': list(seeds), 'command': 'python benchmarks/ablations.py',
-             'machine': f'cpu, {torch.get_num_threads()} threads, {platform.machine()}', 'torch': torch.__version__,
+             'machine': machine(torch.device('cpu')), 'torch': torch.__version__,
              'minutes': round((time.perf_counter() - clock)/60, 1),
              'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
     args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -9,13 +9,12 @@ search); at the end the same for the average of the last five checkpoints. The r
 `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
 """
 import argparse
-import json
-import platform
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
+from common import cpu_name, write
 
 from transformer_nb import checkpoints
 from transformer_nb.batching import pad
@@ -76,15 +75,13 @@ def main():
     for seed in range(args.seeds):
         with TemporaryDirectory() as folder:
             runs.append(train(corpus, tokenizer, args.steps, seed, Path(folder)/'run'))
-        result = {
+        write({
             'recipe': RECIPE, 'steps': args.steps, 'command': 'python benchmarks/first_run.py',
-            'machine': f'cpu, 1 thread, {platform.machine()}', 'torch': torch.__version__,
+            'machine': f'{cpu_name()}, 1 thread', 'torch': torch.__version__,
             'minutes': round((time.perf_counter() - start)/60, 1),
             'cpu_minutes': round((time.process_time() - cpu)/60, 1),
             'sources': [en for en, _ in shown], 'references': [de for _, de in shown],
-            'tested': len(corpus['val'].pairs), 'runs': runs}
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
+            'tested': len(corpus['val'].pairs), 'runs': runs}, args.out)
 
 
 if __name__ == '__main__': main()
