@@ -42,7 +42,7 @@ class Packing:
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
         table = row.new_zeros(self.real.numel(), *row.shape[1:])
-        return table.index_copy_(0, self.here, row).unflatten(0, self.shape)
+        return table.index_copy(0, self.here, row).unflatten(0, self.shape)
 
     def unpack_heads(self,
         heads:Tensor # A row of tokens for each head, shape (h, t, d)
