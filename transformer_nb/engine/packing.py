@@ -19,20 +19,6 @@ from torch import Tensor
 from ..attention import attention, causal_mask, fused_attention
 from ..transformer import Transformer, check_pairs, count_real
 
-# %% ../../nbs/engine/01_packing.ipynb #5a9dce60
-class _Select(torch.autograd.Function):
-    "Rows `there` of x, `holes` set to zero. The way back is known, so the gradient is a selection too, no scattering."
-
-    @staticmethod
-    def forward(ctx, x, there, holes, back, holes_back):
-        ctx.save_for_backward(back, holes_back)
-        return x.index_select(0, there).index_fill_(0, holes, 0)
-
-    @staticmethod
-    def backward(ctx, grad):
-        back, holes = ctx.saved_tensors
-        return grad.index_select(0, back).index_fill_(0, holes, 0), None, None, None, None
-
 # %% ../../nbs/engine/01_packing.ipynb #6a9a12a2
 class Packing:
     "Where the real tokens of a padded table stand: between a table (b, n, …) and a row of its t real tokens (t, …)."
@@ -40,26 +26,23 @@ class Packing:
         real:Tensor,   # Boolean, shape (b, n): True where a real token stands; padding only at the right
         count:int=None # Number of real tokens, if the CPU knows it: then nothing is checked, and no GPU is waited for
     ):
-        self.shape, self.real, flat = real.shape, real, real.flatten()
+        self.shape, self.real = real.shape, real
         t = count_real(real) if count is None else count
-        order = (~flat).int().argsort(stable=True)   # real tokens first, then padding
-        self.here = order[:t]                        # (t,): place of each real token in the flattened table
-        self.holes = order[t:]                       # (b·n − t,): places of padding
-        self.place = (flat.cumsum(0) - 1).clamp(0)   # (b·n,): number of the real token at each place
-        self.none = self.holes[:0]
+        self.here = (~real.flatten()).int().argsort(stable=True)[:t]  # (t,): cell of each real token in the flat table
         self.ends = F.pad(real.sum(1).cumsum(0), (1, 0)).int()  # (b+1,): cumulative lengths, the first is 0
 
     def pack(self,
         table:Tensor # Padded, shape (b, n, …)
     ) -> Tensor:     # Only the real tokens, shape (t, …)
         "Drop the padding and lay the sequences end to end."
-        return _Select.apply(table.flatten(0, 1), self.here, self.none, self.place, self.holes)
+        return table.flatten(0, 1).index_select(0, self.here)
 
     def unpack(self,
         row:Tensor # Sequences end to end, shape (t, …)
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
-        return _Select.apply(row, self.place, self.holes, self.here, self.none).unflatten(0, self.shape)
+        table = row.new_zeros(self.real.numel(), *row.shape[1:])
+        return table.index_copy(0, self.here, row).unflatten(0, self.shape)
 
     def unpack_heads(self,
         heads:Tensor # A row of tokens for each head, shape (h, t, d)
