@@ -26,9 +26,11 @@ class Packing:
         real:Tensor,   # Boolean, shape (b, n): True where a real token stands; padding only at the right
         count:int=None # Number of real tokens, if the CPU knows it: then nothing is checked, and no GPU is waited for
     ):
-        self.shape, self.real = real.shape, real
+        self.shape, self.real, flat = real.shape, real, real.flatten()
         t = count_real(real) if count is None else count
-        self.here = (~real.flatten()).int().argsort(stable=True)[:t]  # (t,): cell of each real token in the flat table
+        order = (~flat).int().argsort(stable=True)       # real tokens first, then padding
+        self.here, self.padding = order[:t], order[t:]   # (t,), (b·n − t,): their cells in the flat table
+        self.place = (flat.cumsum(0) - 1).clamp(0)       # (b·n,): number of the real token in each cell
         self.ends = F.pad(real.sum(1).cumsum(0), (1, 0)).int()  # (b+1,): cumulative lengths, the first is 0
 
     def pack(self,
@@ -41,8 +43,8 @@ class Packing:
         row:Tensor # Sequences end to end, shape (t, …)
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
-        table = row.new_zeros(self.real.numel(), *row.shape[1:])
-        return table.index_copy(0, self.here, row).unflatten(0, self.shape)
+        table = row.index_select(0, self.place).index_fill_(0, self.padding, 0)
+        return table.unflatten(0, self.shape)
 
     def unpack_heads(self,
         heads:Tensor # A row of tokens for each head, shape (h, t, d)
