@@ -72,5 +72,7 @@ def projected_loss(
     chunk:int=1024       # Tokens at a time
 ) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats a token
     "`smoothed_loss` of x Wᵀ without ever holding all logits; the same value and gradients."
-    if not torch.is_grad_enabled(): return smoothed_loss(F.linear(x, W), targets, smoothing)
-    return _ProjectedLoss.apply(x, W, targets, smoothing, chunk)
+    if torch.is_grad_enabled(): return _ProjectedLoss.apply(x, W, targets, smoothing, chunk)
+    chunks = zip(x.split(chunk), targets.split(chunk))
+    sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W), y, smoothing)) for part, y in chunks]
+    return tuple(sum(sums)/len(x))
