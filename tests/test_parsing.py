@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 from transformer_nb import cli
 from transformer_nb.core import InputError
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.parsing import (DEPTH, Parse, Parser, Tree, TreesOnly, choose, f1, leaves, linearise, load_trees,
-                                    plain, read_trees, repair, shape, silver, spell, tokens_of, train_parser,
-                                    tree_tokenizer, words_of)
+from transformer_nb.parsing import (DEPTH, Parse, Parser, Tree, TreeSearch, TreesOnly, choose, f1, leaves, linearise,
+                                    load_trees, plain, read_trees, repair, shape, silver, spell, tokens_of,
+                                    train_parser, tree_tokenizer, words_of)
 from transformer_nb.transformer import Transformer
 
 LABELS = ['S', 'NP', 'VP', 'PP', 'PRT', 'ADVP', 'TOP']
@@ -292,6 +292,22 @@ def test_well_formed_trees_are_taken_first_and_insisted_on(parser, trees):
     first, *rest = parser.insist(sentences, [trusted, *map(choose, ranked[1:])], beam=2)
     assert first is trusted and all(p.sound for p in rest)
     assert parser.insist([], []) == []
+
+
+def test_what_may_come_next(parser):
+    "The table of the lesson, for a sentence of two words."
+    tokenizer = parser.tokenizer
+    src = torch.tensor([[5, 6, tokenizer.eos_id]])
+    search = TreeSearch(tokenizer, parser.model, src, 1, 0., 1)
+    pieces = [piece.lstrip('▁') for piece in tokenizer.pieces(range(tokenizer.vocab_size))]
+    for said, ends, tags, opens in (('', '', False, True), ('(S', '', True, True), ('(S (NP DT', ')NP', True, True),
+                                    ('(S (NP DT NN', ')NP', False, False), ('(S (NP DT NN )NP', ')S', False, False),
+                                    ('(S (NP DT NN )NP )S', '</s>', False, False)):
+        ids = [pieces.index(token) for token in said.split()]
+        allowed = search.allowed(0, [tokenizer.bos_id, *ids])
+        assert [pieces[i] for i in allowed.nonzero().flatten() if pieces[i][0] == ')' or i == tokenizer.eos_id] == (
+            [ends] if ends else [])
+        assert (bool(allowed[pieces.index('DT')]), bool(allowed[pieces.index('(NP')])) == (tags, opens)
 
 
 def test_output_may_be_300_tokens_longer(parser):
