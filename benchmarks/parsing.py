@@ -211,7 +211,8 @@ def curve(args, keep):
     random.Random(args.seed).shuffle(trees['train'])
     for share in args.shares:
         cpu, some = time.process_time(), trees['train'][:round(share*len(trees['train']))]
-        parser, settings = train('treebank', some, args)
+        name = 'treebank' if share == 1 else f'treebank-{share}'
+        parser, settings = train('treebank', some, args, name)
         run = about(parser, settings) | {'trees': len(some), 'unknown': unknown(parser.tokenizer, trees['test']),
             'scores': evaluate_weak(parser, trees['test']), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
         print(f"  {run['scores']}", flush=True)
