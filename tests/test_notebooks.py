@@ -28,7 +28,6 @@ LONG = {
     '18_parsing': 23,
     '14_training': 22,
     '19b_alignment': 21,
-    '11_optimizer': 21,
     '17_variations': 20,
     '04_embeddings': 18,
     '19a_heads': 16,

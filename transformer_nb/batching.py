@@ -1,4 +1,4 @@
-"""Sentences of similar length side by side, a budget of tokens a batch (paper §5.1)
+"""Sentences of similar length side by side, a budget of tokens per batch (paper §5.1)
 
 Docs: https://transformer-nb.github.io/transformer_nb/batching.html.md"""
 
@@ -125,10 +125,10 @@ def by_length(
 
 # %% ../nbs/10_batching.ipynb #f85fc61f
 class Batches:
-    "An endless, reproducible stream of batches: sentences of similar length, a token budget a batch (§5.1)."
+    "An endless, reproducible stream of batches: sentences of similar length, a token budget per batch (§5.1)."
     def __init__(self,
         pairs:list,              # (source ids, target ids)
-        batch_tokens:int=4096,   # Budget of padded tokens a batch, on the longer side
+        batch_tokens:int=4096,   # Budget of padded tokens per batch, on the longer side
         seed:int=0,              # With the epoch it fixes the order
         per_step:int=1,          # Micro-batches of one optimizer step, over all ranks
         rank:int=0,              # Number of this process, from 0
@@ -178,7 +178,6 @@ class Step:
     places:list   # Their numbers within the step, from 0 to per_step - 1; dropout is seeded by them
     n_tokens:int  # Target tokens of the whole step, over all ranks: divide every summed loss by it
 
-# %% ../nbs/10_batching.ipynb #3c528aab
 @patch
 def row(self:Batches,
     start:int=0 # Number of the first micro-batch

@@ -41,7 +41,7 @@ def by_length(lengths, order, batch_tokens: int) -> list:
     """Cut `order` into batches whose padded size stays within the budget."""
 
 class Batches:
-    """An endless, reproducible stream of batches: sentences of similar length, a token budget a batch
+    """An endless, reproducible stream of batches: sentences of similar length, a token budget per batch
     (§5.1)."""
 
     batch_tokens: int

@@ -184,6 +184,7 @@ def encode(self:ConvS2S,
     for layer in self.encoder: z = _half(layer(z*real), z)
     return z, _half(z, e)
 
+# %% ../../nbs/07a_baselines.ipynb #ebc77573
 @patch
 def decode(self:ConvS2S,
     tgt:Tensor,    # Target ids shifted right, shape (b, m)

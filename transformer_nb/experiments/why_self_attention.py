@@ -236,7 +236,6 @@ def one_hop(
     dilated = (dependencies(Convolution(d, k, k**level, right=0), x) for level in count())
     return hops | {'recurrent': repeat(dependencies(step, x)), 'dilated': dilated}
 
-# %% ../../nbs/07_why_self_attention.ipynb #fbcf914b
 def path_lengths(
     hops       # Boolean matrices of shape (n, n), one for each hop, possibly without end
 ) -> Tensor:   # Shape (n, n): hops from input j to output i; infinite where there is no way

@@ -1,0 +1,71 @@
+"""A recurrent layer cannot use what a processor has more to give: one thread against several (paper §1, §4).
+
+    python benchmarks/threads.py        # about a minute by the clock; best on an idle machine
+
+Forward passes over one sequence of width 512, by self-attention and by a simple recurrent layer, with one thread and
+with as many as there are cores (`--threads`). `product` is one matrix product, timed in the same way: what this
+machine can gain at best. Times are by the clock, and other programs may be running: passes are short, both numbers of
+threads take turns, and the fastest pass of each counts. Started again on the same machine, it goes on: what is faster
+replaces what is in the file, and `times` counts the starts. `chain` is counted, not timed: matrix products that must
+wait for one another. Writes results/threads.json, which the lesson on self-attention reads.
+"""
+import argparse
+import os
+import time
+from pathlib import Path
+
+import torch
+from common import cpu_name, resumed, write
+
+from transformer_nb.core import keep_memory
+from transformer_nb.experiments.why_self_attention import Recurrent, SelfAttention, longest_chain
+
+OUT = Path(__file__).parent/'results'/'threads.json'
+D, LENGTHS, RUNS, LIMIT = 512, (8, 16, 32, 64), 300, 5   # at most so many runs, or so many seconds
+
+
+def fastest(f, threads):
+    "Seconds of the fastest run of `f` with each number of threads; they take turns."
+    found, end = {str(t): [] for t in threads}, time.perf_counter() + LIMIT
+    while time.perf_counter() < end and len(found['1']) <= RUNS:
+        for t in threads:
+            torch.set_num_threads(t)
+            start = time.perf_counter()
+            f()
+            found[str(t)].append(time.perf_counter() - start)
+    return {t: min(seconds[1:]) for t, seconds in found.items()}   # the first run of all warms up
+
+
+@torch.no_grad()
+def measure(threads):
+    a = torch.randn(D//2, D//2)
+    yield {'layer': 'product', 'seconds': fastest(lambda: a @ a, threads)}
+    for name, layer in (('self-attention', SelfAttention(D)), ('recurrent', Recurrent(D))):
+        for n in LENGTHS:
+            x = torch.randn(1, n, D)
+            with torch.enable_grad(): chain = longest_chain(layer(x))
+            yield {'layer': name, 'n': n, 'chain': chain, 'seconds': fastest(lambda: layer(x), threads)}
+
+
+def faster(row, old):
+    "The same row with the shorter of both times."
+    return row | {'seconds': {t: min(seconds, old['seconds'][t]) for t, seconds in row['seconds'].items()}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--threads', type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument('--out', type=Path, default=OUT)
+    args = parser.parse_args()
+    keep_memory()
+    torch.manual_seed(0)
+    recipe = {'machine': cpu_name(), 'threads': args.threads, 'd': D, 'torch': torch.__version__}
+    found = resumed(args.out, {'command': 'python benchmarks/threads.py', 'recipe': recipe, 'times': 0, 'rows': []})
+    rows = list(measure((1, args.threads)))
+    found['rows'] = list(map(faster, rows, found['rows'])) if found['rows'] else rows
+    found['times'] += 1
+    write(found, args.out)
+    for row in found['rows']: print(row)
+
+
+if __name__ == '__main__': main()
