@@ -1,4 +1,4 @@
-"""Millions of small English–German sentences with gold alignments and gold trees, made from a seed
+"""Small English–German sentences with gold alignments and gold trees, made from a seed; and a test for unseen combinations
 
 Docs: https://transformer-nb.github.io/transformer_nb/english_german/grammar.html.md"""
 
