@@ -1,4 +1,4 @@
-"""Small English–German sentences with gold alignments and gold trees, made from a seed; and a test for unseen combinations
+"""English–German sentences with gold alignments and gold trees, made from a seed; a test of unseen combinations
 
 Docs: https://transformer-nb.github.io/transformer_nb/english_german/grammar.html.md"""
 
