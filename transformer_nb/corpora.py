@@ -33,7 +33,7 @@ def decode_line(
 # %% ../nbs/08_corpora.ipynb #c8f2c056
 def read_lines(
     path:str|Path # Text file, UTF-8; a name in .gz is decompressed
-) -> list[str]:   # One entry a line, without the line end
+) -> list[str]:   # One entry per line, without the line end
     "The lines of a text file, cut at newline characters only; raises `InputError` naming file, line and remedy."
     try:
         data = Path(path).read_bytes()

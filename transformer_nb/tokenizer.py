@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import sentencepiece as spm
+from fastcore.basics import patch
 
 from .core import InputError
 
@@ -44,37 +45,15 @@ class Tokenizer:
 
     def encode(self,
         texts:list # Sentences
-    ) -> list:     # One list of ids a sentence, without BOS and EOS
+    ) -> list:     # One list of ids per sentence, without BOS and EOS
         "Text to ids, many sentences at once."
         return self.sp.encode(texts)
 
     def decode(self,
-        ids:list # One list of ids a sentence
+        ids:list # One list of ids per sentence
     ) -> list:   # Sentences
         "Ids to text; padding, begin and end vanish."
         return self.sp.decode(ids) if ids else []
-
-    def pieces(self,
-        ids:list # Ids of one sentence
-    ) -> list:   # Their pieces as text; ▁ marks the start of a word
-        "The pieces behind ids."
-        return self.sp.id_to_piece(list(ids))
-
-    def save(self,
-        path:str|Path # File to write
-    ):
-        "Write the SentencePiece model."
-        Path(path).write_bytes(self.model)
-
-    @classmethod
-    def from_file(cls,
-        path:str|Path # SentencePiece model file
-    ) -> 'Tokenizer':
-        "Read a SentencePiece model; raises `InputError` where it is missing or broken."
-        try: return cls(Path(path).read_bytes())
-        except OSError: why = 'no such tokenizer; copy it from the training run'
-        except RuntimeError: why = 'not a SentencePiece model, or cut off; copy it again from the training run'
-        raise InputError(f"{path}: {why}")
 
 # %% ../nbs/09_tokenizer.ipynb #fa3ff291
 def train_tokenizer(
@@ -110,6 +89,31 @@ def _nearest(texts, size, kind):
         least = _train(texts, 10**6, 'char').vocab_size  # each character a piece
         return least if size < least else _train(texts, size, kind, hard_vocab_limit=False).vocab_size
     except RuntimeError: return None
+
+# %% ../nbs/09_tokenizer.ipynb #d20810e0
+@patch
+def pieces(self:Tokenizer,
+    ids:list # Ids of one sentence
+) -> list:   # Their pieces as text; ▁ marks the start of a word
+    "The pieces behind ids."
+    return self.sp.id_to_piece(list(ids))
+
+@patch
+def save(self:Tokenizer,
+    path:str|Path # File to write
+):
+    "Write the SentencePiece model."
+    Path(path).write_bytes(self.model)
+
+@patch(cls_method=True)
+def from_file(cls:Tokenizer,
+    path:str|Path # SentencePiece model file
+) -> Tokenizer:
+    "Read a SentencePiece model; raises `InputError` where it is missing or broken."
+    try: return cls(Path(path).read_bytes())
+    except OSError: why = 'no such tokenizer; copy it from the training run'
+    except RuntimeError: why = 'not a SentencePiece model, or cut off; copy it again from the training run'
+    raise InputError(f"{path}: {why}")
 
 # %% ../nbs/09_tokenizer.ipynb #1d43b0f9
 def check_tokenizer(

@@ -1,4 +1,4 @@
-"""Millions of small English–German sentences with gold alignments and gold trees, made from a seed
+"""English–German sentences with gold alignments and gold trees, made from a seed; a test of unseen combinations
 
 Docs: https://transformer-nb.github.io/transformer_nb/english_german/grammar.html.md"""
 
