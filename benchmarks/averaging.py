@@ -1,11 +1,11 @@
 """Heads averaged or concatenated: the small Table 3's base, with averaged heads and with wide ones (paper §3.2.2).
 
-    python benchmarks/averaging.py                           # about 9 minutes on one CPU core
+    python benchmarks/averaging.py                           # about 12 minutes on one CPU core
 
-Four models: 'base'; 'average', which averages the heads before W^O and so writes into d_v dimensions only; 'wide', whose
-heads have values as wide as the model; 'wide-average', which averages those. Each model is trained with every learning
-rate and the first seed, and with its best rate (by validation loss) and the other seeds. Everything else is the recipe of
-table3.py. Writes results/averaging.json; each finished run is written at once, and a second start goes on.
+Four models: 'base'; 'average', which averages the heads before W^O and so writes into d_v dimensions only; 'wide',
+whose heads have values as wide as the model; 'wide-average', which averages those. Each model is trained with every
+learning rate and the first seed, and with its best rate (by validation loss) and the other seeds. Everything else is
+the recipe of table3.py. Writes results/averaging.json; each finished run is written at once; a second start goes on.
 """
 import argparse
 from pathlib import Path
