@@ -2,12 +2,12 @@
 and self-trained.
 
     python benchmarks/parsing.py                                  # the grammar's two parts: 15 minutes of one CPU core
-    python benchmarks/parsing.py --treebank treebank.zip --news news.en.gz      # all four parts: about 45
+    python benchmarks/parsing.py --treebank treebank.zip --news news.en.gz      # all four parts: about 55
     python benchmarks/parsing.py --only grammar                   # a part, or several; the others keep their figures
 
     grammar         40,000 gold trees; F1 on the splits 'test' and 'unseen', by beam; about 10 minutes
     grammar-semi    800 gold trees, then these with silver trees of 6,000 unlabelled sentences; about 5
-    treebank        learning curve over 1/4, 1/2 and all training trees; about 18
+    treebank        learning curve over 1/4, 1/2 and all training trees, the same steps for each; about 27
     treebank-semi   all gold trees, with silver trees of the --news sentences; needs the part treebank; about 10
 
 --treebank is NLTK's treebank.zip (python -m nltk.downloader treebank: 3,914 trees), or a folder with the .mrg files
@@ -211,7 +211,8 @@ def curve(args, keep):
     random.Random(args.seed).shuffle(trees['train'])
     for share in args.shares:
         cpu, some = time.process_time(), trees['train'][:round(share*len(trees['train']))]
-        parser, settings = train('treebank', some, args, scale=max(.5, share))
+        name = 'treebank' if share == 1 else f'treebank-{share}'
+        parser, settings = train('treebank', some, args, name)
         run = about(parser, settings) | {'trees': len(some), 'unknown': unknown(parser.tokenizer, trees['test']),
             'scores': evaluate_weak(parser, trees['test']), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
         print(f"  {run['scores']}", flush=True)
@@ -275,9 +276,10 @@ def command(part, args):
     "What to type for a part; files by their names alone."
     typed = ['python benchmarks/parsing.py --only', part]
     if part.startswith('treebank'): typed += ['--treebank', args.treebank.name]
+    if part == 'treebank': typed += ['--shares', *args.shares]
     if part == 'treebank-semi': typed += ['--news', *(file.name for file in args.news)]
     for name, value in given(args).items(): typed += [f"--{name.replace('_', '-')}", str(value)]
-    return ' '.join(typed)
+    return ' '.join(map(str, typed))
 
 
 def results(args): return json.loads(args.out.read_text()) if args.out.exists() else {}

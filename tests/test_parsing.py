@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 from transformer_nb import cli
 from transformer_nb.core import InputError
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.parsing import (DEPTH, Parse, Parser, Tree, TreesOnly, choose, f1, leaves, linearise, load_trees,
-                                    plain, read_trees, repair, shape, silver, spell, tokens_of, train_parser,
-                                    tree_tokenizer, words_of)
+from transformer_nb.parsing import (DEPTH, Parse, Parser, Tree, TreeSearch, TreesOnly, choose, f1, leaves, linearise,
+                                    load_trees, plain, read_trees, repair, shape, silver, spell, tokens_of,
+                                    train_parser, tree_tokenizer, words_of)
 from transformer_nb.transformer import Transformer
 
 LABELS = ['S', 'NP', 'VP', 'PP', 'PRT', 'ADVP', 'TOP']
@@ -80,6 +80,19 @@ def evalb(gold, found):
     return sum(ticked), len(sides[0]), len(sides[1])
 
 
+def evalb_errs(gold, found):
+    "Does EVALB leave this pair out? It removes what each tree by itself calls punctuation; the words must be the same."
+    kept = [[i for i, leaf in enumerate(leaves(t)) if leaf.label not in [',', ':', '``', "''", '.']]
+            for t in (gold, found)]
+    return kept[0] != kept[1]
+
+
+def retagged(tree, tags):
+    "The tree with other tags."
+    if isinstance(tree.kids, str): return Tree(next(tags), tree.kids)
+    return Tree(tree.label, tuple(retagged(kid, tags) for kid in tree.kids))
+
+
 def percent(a, b): return round(100*a/max(1, b), 2)
 
 
@@ -93,6 +106,39 @@ def test_f1_agrees_with_a_second_implementation_on_1000_pairs():
         total = [a + b for a, b in zip(total, (matched, right, given_))]
     score = f1(*map(list, zip(*pairs)))
     assert score['f1'] == percent(2*total[0], total[1] + total[2]) and 5 < score['f1'] < 60
+
+
+def test_where_evalb_counts_a_pair_each_tree_may_say_what_punctuation_is():
+    "Gold's tags and the found tree's own lead to the same brackets, unless EVALB leaves the pair out."
+    rng, counted = random.Random(3), 0
+    for gold, found in random_pairs(600, seed=7):
+        tags = [leaf.label for leaf in leaves(gold)]
+        if rng.random() < .5: tags[rng.randrange(len(tags))] = rng.choice(TAGS)  # the parser's own mistake
+        found = retagged(found, iter(tags))
+        if evalb_errs(gold, found): continue
+        counted += 1
+        own = {i for i, tag in enumerate(tags) if tag in [',', ':', '``', "''", '.']}
+        mine = [b for b in read_line(str(found), own) if b[1] != b[2] and b[0] != 'TOP']
+        matched, right, given_ = evalb(gold, found)
+        assert len(mine) == given_ and f1([gold], [found])['f1'] == percent(2*matched, right + given_)
+    assert 300 < counted < 600
+
+
+@pytest.mark.parametrize('gold, found, precision, recall', [
+    # m equal brackets found, n in gold: where m > n precision is n/m, where n > m recall is m/n (README of EVALB, 7.5)
+    ('(NP (NP (DT the) (NN man)))', '(NP (NP (NP (NP (DT the) (NN man)))))', 2/4, 1),
+    ('(NP (NP (NP (DT the) (NN man))))', '(NP (DT the) (NN man))', 1, 1/3),
+    ('(NP (NP (DT the) (NN man)))', '(NP (NP (DT the) (NN man)))', 1, 1),
+    # a trace goes, and what holds nothing else goes with it (6.3)
+    ('(TOP (S (NP (PRP he)) (VP (VBD reported) (SBAR (-NONE- 0) (S (-NONE- *T*-1)))) (. .)))',
+     '(S (NP (PRP he)) (VP (VBD reported)) (. .))', 1, 1),
+    # function tags behind - and = are no part of a label (7.2)
+    ('(S (NP-SBJ=2 (PRP he)) (VP-3 (VBD left)))', '(S (NP (PRP he)) (VP (VBD left)))', 1, 1),
+    # ADVP and PRT are one label (6.6), TOP is none (6.2), and a tag is no bracket
+    ('(TOP (S (VP (VB go) (PRT (RP on)))))', '(S (VP (VB go) (ADVP (RB on))))', 1, 1)])
+def test_examples_of_evalbs_readme(gold, found, precision, recall):
+    score = f1(*([plain(t) for t in read_trees(text)] for text in (gold, found)))
+    assert (score['precision'], score['recall']) == (round(100*precision, 2), round(100*recall, 2))
 
 
 def test_f1_agrees_with_nltk_spans():
@@ -246,6 +292,22 @@ def test_well_formed_trees_are_taken_first_and_insisted_on(parser, trees):
     first, *rest = parser.insist(sentences, [trusted, *map(choose, ranked[1:])], beam=2)
     assert first is trusted and all(p.sound for p in rest)
     assert parser.insist([], []) == []
+
+
+def test_what_may_come_next(parser):
+    "The table of the lesson, for a sentence of two words."
+    tokenizer = parser.tokenizer
+    src = torch.tensor([[5, 6, tokenizer.eos_id]])
+    search = TreeSearch(tokenizer, parser.model, src, 1, 0., 1)
+    pieces = [piece.lstrip('▁') for piece in tokenizer.pieces(range(tokenizer.vocab_size))]
+    for said, ends, tags, opens in (('', '', False, True), ('(S', '', True, True), ('(S (NP DT', ')NP', True, True),
+                                    ('(S (NP DT NN', ')NP', False, False), ('(S (NP DT NN )NP', ')S', False, False),
+                                    ('(S (NP DT NN )NP )S', '</s>', False, False)):
+        ids = [pieces.index(token) for token in said.split()]
+        allowed = search.allowed(0, [tokenizer.bos_id, *ids])
+        assert [pieces[i] for i in allowed.nonzero().flatten() if pieces[i][0] == ')' or i == tokenizer.eos_id] == (
+            [ends] if ends else [])
+        assert (bool(allowed[pieces.index('DT')]), bool(allowed[pieces.index('(NP')])) == (tags, opens)
 
 
 def test_output_may_be_300_tokens_longer(parser):

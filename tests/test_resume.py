@@ -37,7 +37,7 @@ def data(tmp_path_factory):
     return folder
 
 
-def arguments(data, out, *more): return ['--data', data, '--out', out, *SETTINGS, '--steps', 60, *more]
+def arguments(data, out, *more): return ['--data', data, '--out', out, *SETTINGS, '--steps', 44, *more]
 
 
 def run(data, out, *more):
@@ -95,7 +95,7 @@ def strike(data, out, step, sig, *more):
 @pytest.mark.parametrize('times', [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_killed_several_times_same_bits(times, data, whole, tmp_path):
     "At steps far enough from the last one that the run is still there when the signal comes."
-    out, steps = tmp_path/'run', sorted(random.Random(0).sample(range(2, 42), times))
+    out, steps = tmp_path/'run', sorted(random.Random(0).sample(range(2, 28), times))
     for i, step in enumerate(steps):
         sig = (signal.SIGKILL, signal.SIGTERM)[i % 2]
         resume = ['--resume'] if checkpoints.steps(out) else []
@@ -113,7 +113,7 @@ def test_killed_several_times_same_bits(times, data, whole, tmp_path):
 def stopped_once(data, tmp_path_factory):
     "A run that was stopped before its end."
     out = tmp_path_factory.mktemp('stopped')/'run'
-    assert strike(data, out, 30, signal.SIGTERM)[0] == 143
+    assert strike(data, out, 24, signal.SIGTERM)[0] == 143
     return out
 
 

@@ -30,10 +30,8 @@ def mixed(lines):
     return ''.join('\n'*(i % 3 == 0) + line + '\n' for i, line in enumerate(lines))
 
 
-@pytest.mark.long(60)
-@pytest.mark.parametrize(
-    'task', [pytest.param('copy', marks=pytest.mark.slow), 'reverse', pytest.param('sort', marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # README's block (tests/test_first_minutes.py) goes the same way every time
+@pytest.mark.parametrize('task', TASKS)
 def test_task_is_learned(task, tmp_path):
     "train → average → translate, empty lines mixed in → eval."
     write_corpus(tmp_path, task)

@@ -10,11 +10,7 @@ from transformer_nb.translation import Translator
 from typing import Any, NamedTuple
 
 __all__ = [
-    "TOKEN",
     "DEPTH",
-    "PIECE",
-    "PUNCTUATION",
-    "SAME",
     "ENDINGS",
     "SIZES",
     "Tree",
@@ -32,11 +28,11 @@ __all__ = [
     "shape",
     "tree_tokenizer",
     "spell",
+    "encode_trees",
     "Parse",
     "Parser",
     "tokens_of",
     "choose",
-    "encode_trees",
     "train_parser",
     "TreeSearch",
     "TreesOnly",
@@ -50,9 +46,7 @@ class Tree(NamedTuple):
     kids: object
 
     @property
-    def is_leaf(self):
-        """Does a word stand below, and no tree?"""
-
+    def is_leaf(self): ...
     def __str__(self): ...
 
 def leaves(tree: Tree) -> list:
@@ -61,11 +55,10 @@ def leaves(tree: Tree) -> list:
 def words_of(tree: Tree) -> list:
     """The sentence under a tree."""
 
-TOKEN: re.Pattern
-DEPTH: int
-
 def read_trees(text: str, name: str = "trees") -> list:
     """All trees of a text; raises `InputError` naming the line where brackets do not match."""
+
+DEPTH: int
 
 def load_trees(path: str | Path) -> list:
     """The trees of a file; raises `InputError` for one that cannot be read."""
@@ -79,13 +72,8 @@ def plain(tree: Tree) -> Tree:
 def linearise(tree: Tree) -> str:
     """A tree as a sequence of brackets and tags, depth first (Vinyals & Kaiser et al. 2014)."""
 
-PIECE: re.Pattern
-
 def repair(line: str, words: list) -> Tree:
     """The tree that an output means, however broken it is."""
-
-PUNCTUATION: set
-SAME: dict
 
 def places(gold: Tree) -> list:
     """Word numbers without punctuation."""
@@ -107,6 +95,9 @@ def tree_tokenizer(trees: list, least: int = 2) -> Tokenizer:
 
 def spell(tokenizer, words: list) -> str:
     """A sentence with each unknown word replaced by its shape."""
+
+def encode_trees(tokenizer, trees: list) -> list:
+    """Sentences and their linearised trees as ids."""
 
 class Parse(NamedTuple):
     """What a parser found for a sentence."""
@@ -139,9 +130,6 @@ def choose(parses: list) -> Parse:
     """The best that needed no repair, else the best."""
 
 SIZES: dict
-
-def encode_trees(tokenizer, trees: list) -> list:
-    """Sentences and their linearised trees as ids."""
 
 def train_parser(
     trees: list,

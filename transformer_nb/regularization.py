@@ -17,7 +17,7 @@ def smoothed_loss(
     logits:Tensor,      # Scores, shape (t, V)
     targets:Tensor,     # Right tokens, shape (t,), int64
     smoothing:float=.1  # ε_ls: share of the target spread evenly over all V tokens
-) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats a token
+) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats per token
     "Cross-entropy against the smoothed target (1−ε)·one-hot + ε/V (§5.4)."
     logp = logits.log_softmax(-1)
     nll = F.nll_loss(logp, targets)
@@ -70,7 +70,9 @@ def projected_loss(
     targets:Tensor,      # Right tokens, shape (t,), int64
     smoothing:float=.1,  # ε_ls
     chunk:int=1024       # Tokens at a time
-) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats a token
+) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats per token
     "`smoothed_loss` of x Wᵀ without ever holding all logits; the same value and gradients."
-    if not torch.is_grad_enabled(): return smoothed_loss(F.linear(x, W), targets, smoothing)
-    return _ProjectedLoss.apply(x, W, targets, smoothing, chunk)
+    if torch.is_grad_enabled(): return _ProjectedLoss.apply(x, W, targets, smoothing, chunk)
+    chunks = zip(x.split(chunk), targets.split(chunk))
+    sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W), y, smoothing)) for part, y in chunks]
+    return tuple(sum(sums)/len(x))

@@ -1,4 +1,4 @@
-"""The same abstract clause read aloud in English and in German, with gold alignment and gold tree
+"""The same abstract clause put in order in English and in German, with gold alignment and gold tree
 
 Docs: https://transformer-nb.github.io/transformer_nb/english_german/clauses.html.md"""
 

@@ -1,4 +1,4 @@
-"""Twenty-nine kinds of sentences, each a short function that speaks two languages
+"""Twenty-nine kinds of sentences, each a short function that writes both languages
 
 Docs: https://transformer-nb.github.io/transformer_nb/english_german/constructions.html.md"""
 
