@@ -4,6 +4,7 @@ The corpus is the built-in one.
 
     python benchmarks/attention_maps.py                  # trains the model of `make demo`, then measures
     python benchmarks/attention_maps.py --model runs/demo   # measures a model that is there
+    python benchmarks/attention_maps.py --untrained      # adds to the results what three untrained models show
 
 Writes results/attention_maps.json, which the lessons on attention maps, on heads and on alignment read: for every head
 the alignment error rate on the test split, how often it looks at the word that another one depends on, and how many
@@ -47,12 +48,17 @@ def pairs_of(examples): return [(e.en, e.de) for e in examples]
 
 # The model
 
-def train(corpus, steps, seed, device):
-    "The recipe of `make demo`, with a fixed number of steps."
-    if RUN.exists(): raise SystemExit(f'{RUN}: is there already; measure it with --model {RUN}, or remove it')
+def fresh(corpus, seed):
+    "Tokenizer and untrained model of the recipe of `make demo`."
     seed_everything(seed)
     tokenizer = train_tokenizer((side for pair in pairs_of(corpus['train']) for side in pair), 2000)
-    model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, norm='pre', dropout=0.))
+    return tokenizer, Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, norm='pre', dropout=0.))
+
+
+def train(corpus, steps, seed, device):
+    "That recipe, with a fixed number of steps."
+    if RUN.exists(): raise SystemExit(f'{RUN}: is there already; measure it with --model {RUN}, or remove it')
+    tokenizer, model = fresh(corpus, seed)
     splits = [Split(pairs_of(corpus[name])) for name in ('train', 'val')]
     settings = TrainingConfig(steps=steps, batch_tokens=1536, warmup=200, lr_factor=.8, seed=seed, device=str(device),
                               checkpoints=20)
@@ -215,6 +221,20 @@ def measure_maps(translator, test, cases):
     return result
 
 
+def untrained(corpus, test, cases, seeds=(0, 1, 2)):
+    "What the maps of models show that have learned nothing: the control."
+    rows = []
+    for seed in seeds:
+        tokenizer, model = fresh(corpus, seed)
+        rows.append({'seed': seed} | measure_maps(Translator(model.eval(), tokenizer), test, cases))
+    return rows
+
+
+def write(result, out):
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, ensure_ascii=False, separators=(',', ':')) + '\n', encoding='utf-8')
+
+
 def measure_edits(translator, test, cases, dependencies):
     "What the model loses without heads and paths."
     fewer = {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()}
@@ -242,6 +262,7 @@ def about(args, translator, test, device):
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--model', type=Path, help='checkpoint directory, instead of training')
+    parser.add_argument('--untrained', action='store_true', help='only add the control with untrained models')
     parser.add_argument('--steps', type=int, default=1000)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--sentences', type=int, default=150, help='for each kind of dependency')
@@ -253,19 +274,22 @@ def options():
 def main():
     args, start, cpu = options(), time.perf_counter(), time.process_time()
     device, corpus = default_device(args.device), builtin_corpus()
+    test = corpus['test']
+    cases = dependencies(NAMES, args.sentences, {e.en for e in corpus['train']}, 1_000_003 + args.seed)
+    if args.untrained:
+        result = json.loads(args.out.read_text(encoding='utf-8'))
+        return write(result | {'untrained': untrained(corpus, test, cases)}, args.out)
     if args.model: translator = Translator.from_pretrained(args.model, str(device))
     else: translator = train(corpus, args.steps, args.seed, device)
     minutes = lambda: round((time.perf_counter() - start)/60, 1)
     print(f'model ready after {minutes()} minutes', flush=True)
-    test = corpus['test']
-    cases = dependencies(NAMES, args.sentences, {e.en for e in corpus['train']}, 1_000_003 + args.seed)
     result = {'about': about(args, translator, test, device)} | measure_maps(translator, test, cases)
     result['by number'] = by_number(translator, cases['agreement'])
     result |= measure_edits(translator, test, cases, result['dependencies'])
     result['examples'] = examples_of(translator, cases, test)
+    result['untrained'] = untrained(corpus, test, cases)
     result['about'] |= {'minutes': minutes(), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(result, ensure_ascii=False, separators=(',', ':')) + '\n', encoding='utf-8')
+    write(result, args.out)
     print(f"{args.out}: {args.out.stat().st_size//1000} kB, {result['about']}")
 
 

@@ -45,6 +45,22 @@ def test_order_of_runs(table3):
         ('A1', 0), ('untied', 0), ('big', 0), ('base', 1), ('A1', 1), ('untied', 1), ('base', 2), ('base', 3)]
 
 
+def test_averaging_takes_the_best_rate_and_goes_on(table3, tmp_path, monkeypatch):
+    import averaging
+    monkeypatch.setattr(averaging, 'RATES', (.3, .6))
+    monkeypatch.setattr(averaging, 'ROWS', ('base', 'wide-average'))
+    out = tmp_path/'averaging.json'
+    run = lambda seeds: averaging.main(['--seeds', seeds, '--steps', '2', '--out', str(out)])
+    read = lambda: json.loads(out.read_text())['runs']
+    run('1')
+    first = read()
+    assert [(r['row'], r['rate']) for r in first] == [(row, rate) for rate in (.3, .6) for row in averaging.ROWS]
+    run('2')
+    assert read()[:4] == first
+    assert [(r['row'], r['seed'], r['rate']) for r in read()[4:]] == [
+        (row, 1, averaging.best_rate(first, row, 0)) for row in averaging.ROWS]
+
+
 @pytest.mark.parametrize('row', ['base', 'E', *EXTRAS])
 @torch.no_grad()
 def test_fast_decoding_of_every_kind_of_model(row):

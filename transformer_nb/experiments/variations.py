@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/variations.html.md"""
 
 # %% auto #0
 __all__ = ['PAPER', 'ROWS', 'LONGER', 'EXTRAS', 'scaled', 'train_row', 'short_corpus', 'EqualBlocks', 'average_heads',
-           'UntiedEmbedding', 'untie', 'build_row', 'row_means', 'effects', 'verdict']
+           'UntiedEmbedding', 'untie', 'build_row', 'effects', 'verdict']
 
 # %% ../../nbs/17_variations.ipynb #6e07e5e4
 from collections import defaultdict
@@ -17,6 +17,7 @@ from math import sqrt
 from pathlib import Path
 from statistics import fmean
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -143,6 +144,8 @@ def untie(
 # %% ../../nbs/17_variations.ipynb #5f1e20a1
 EXTRAS = {  # rows of our own: base with a change that is no row of the paper's
     'average': lambda cfg: average_heads(Transformer(cfg)),
+    'wide': lambda cfg: Transformer(replace(cfg, d_v=cfg.d_model)),
+    'wide-average': lambda cfg: average_heads(Transformer(replace(cfg, d_v=cfg.d_model))),
     'untied': lambda cfg: untie(Transformer(cfg)),
     'post': lambda cfg: Transformer(replace(cfg, norm='post'))}
 
@@ -157,29 +160,33 @@ def build_row(
     return make(scaled('base' if row in EXTRAS else row, d_model, N, **fields))
 
 # %% ../../nbs/17_variations.ipynb #8764d4d9
-def _pooled(groups):
-    "Standard deviation within groups of numbers, from all groups together."
-    dof = sum(len(group) - 1 for group in groups)
-    squares = sum((value - fmean(group))**2 for group in groups for value in group)
-    return sqrt(squares/dof) if dof else float('inf')  # one run a row says nothing about noise
+def _t95(dof):
+    "Student's t for a 95 % interval; above eight degrees of freedom within one percent."
+    return (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)[dof - 1] if dof <= 8 else 1.96 + 2.5/dof
 
-def row_means(
-    runs:list,  # Dicts with 'row' and `key`, one for each run
-    key:str     # What to average, such as 'bleu'
-) -> dict:      # Row to (mean, half width of its 95 % interval over seeds)
-    "Means of the rows; the spread of single runs is pooled over all rows."
-    groups = defaultdict(list)
-    for run in runs: groups[run['row']].append(run[key])
-    s = _pooled(groups.values())
-    return {row: (fmean(group), 2*s/sqrt(len(group))) for row, group in groups.items()}
+def _noise(runs, key):
+    "Standard deviation of what neither row nor seed explains, and its degrees of freedom."
+    table = defaultdict(dict)
+    for run in runs: table[run['row']][run['seed']] = run[key]
+    rows = [row for row in table.values() if len(row) > 1]  # one run alone says nothing about noise
+    seeds = set.intersection(*map(set, rows)) if rows else ()
+    if len(rows) < 2 or len(seeds) < 2: return float('inf'), 1
+    x = torch.tensor([[row[seed] for seed in seeds] for row in rows], dtype=torch.float64)
+    rest = x - x.mean(0) - x.mean(1, keepdim=True) + x.mean()
+    dof = (len(rows) - 1)*(len(seeds) - 1)
+    return sqrt(rest.square().sum()/dof), dof
 
 def effects(
     runs:list,  # Dicts with 'row', 'seed' and `key`, one for each run; base has all seeds of the others
     key:str     # What to compare, such as 'bleu'
 ) -> dict:      # Row to (its mean difference from base, half width of the 95 % interval over seeds)
-    "What each row changes against base, seed by seed."
+    "What each row changes against base, seed by seed; the noise is pooled over all rows."
+    sigma, dof = _noise(runs, key)
     base = {run['seed']: run[key] for run in runs if run['row'] == 'base'}
-    return row_means([run | {key: run[key] - base[run['seed']]} for run in runs if run['row'] != 'base'], key)
+    found = defaultdict(list)
+    for run in runs:
+        if run['row'] != 'base': found[run['row']].append(run[key] - base[run['seed']])
+    return {row: (fmean(ds), _t95(dof)*sigma*sqrt(2/len(ds))) for row, ds in found.items()}
 
 # %% ../../nbs/17_variations.ipynb #897da1d4
 def verdict(
@@ -187,10 +194,9 @@ def verdict(
     half:float,   # Half width of its interval
     paper:float,  # The paper's difference from base
     least:float   # Below this the paper's difference counts as none
-) -> str:         # 'same', 'opposite', 'not clear' (only the paper has a direction) or 'only here'
+) -> str:         # 'same', 'opposite', 'not clear' (only the paper has a direction), 'only here' or 'neither'
     "Compare the directions of two effects."
     here = 0 if abs(ours) <= half else (1 if ours > 0 else -1)
     there = 0 if abs(paper) < least else (1 if paper > 0 else -1)
-    if here == there: return 'same'
-    if not here: return 'not clear'
-    return 'opposite' if there else 'only here'
+    if here and there: return 'same' if here == there else 'opposite'
+    return 'only here' if here else 'not clear' if there else 'neither'
