@@ -18,8 +18,6 @@ PATHS = sorted(path.absolute() for path in nbglob(FOLDER, as_path=True))
 NOTEBOOKS = {name: path for path in PATHS if (name := str(path.relative_to(FOLDER).with_suffix(''))) != 'claims'}
 # Seconds of those that take long: begun first, so that the workers end together
 LONG = {
-    '21_cli': 45,
-    '16_translation': 32,
     '01_attention': 29,
     '02_multihead': 28,
     'engine/03_distributed': 28,
@@ -30,7 +28,9 @@ LONG = {
     '19b_alignment': 21,
     '17_variations': 20,
     '04_embeddings': 18,
+    '21_cli': 17,
     '19a_heads': 16,
+    '16_translation': 15,
     '06_transformer': 12,
     '06a_norms': 12,
 }

@@ -21,6 +21,7 @@ SMALL = {
                 'flops': 5e8, 'seeds': 1},
     'multi30k': {'test': 'test', 'sentences': 3, 'vocab_size': 300, 'batch_tokens': 256, 'flops': 5e8, 'seeds': 1},
     'factors': [0.5, 1.0],
+    'trial_seeds': 1,
     'marks': [0.5, 1.0],
 }
 OTHERS = [name for name in MODELS if name != 'Transformer']

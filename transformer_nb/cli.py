@@ -55,6 +55,7 @@ def _command(
             sys.exit(128 + 13)  # SIGPIPE
     return run
 
+# %% ../nbs/21_cli.ipynb #29f8451c
 def _options(function, name, pos):
     "What was typed; argparse's other options are left out."
     parser = anno_parser(function, name, pos=pos)
@@ -79,6 +80,7 @@ def _check_same(found, cfg, about):
             raise InputError(f"{found.path}: its run has {name} {theirs!r}, not {value!r}; "
                 "give the same command again with --resume, or choose another --out")
 
+# %% ../nbs/21_cli.ipynb #ddabd61e
 def _defaults(found, world, data, preset, minutes):
     "What is taken for options that were not given: a resumed run's own, else what suits."
     if found:
@@ -169,6 +171,12 @@ def _run(trainer):
     if trainer.first: print(_ending(trainer), file=sys.stderr)
     trainer.world.close()
 
+def _ending(trainer):
+    loss = trainer.log[-1].get('val_loss')
+    watched = f", validation loss {loss}" if loss else ''
+    return f"{trainer.out}/averaged: {trainer.step:,} steps in {trainer.seconds/60:.1f} minutes{watched}"
+
+# %% ../nbs/21_cli.ipynb #f52216cd
 def _beginning(trainer):
     "What is trained, and with which settings: two lines."
     cfg, model, world = trainer.cfg, trainer.model.cfg, trainer.world
@@ -180,11 +188,6 @@ def _beginning(trainer):
         f"on {world.size} x {trainer.device.type} in {trainer.dtype}{threads}\n"
         f"{model.norm}-norm, dropout {model.dropout:g}, {cfg.accumulate} x {cfg.batch_tokens:,} tokens a step, "
         f"learning rate up to {peak:.2g} in {cfg.warmup:,} steps, about {trainer.expected_steps():,} steps in all")
-
-def _ending(trainer):
-    loss = trainer.log[-1].get('val_loss')
-    watched = f", validation loss {loss}" if loss else ''
-    return f"{trainer.out}/averaged: {trainer.step:,} steps in {trainer.seconds/60:.1f} minutes{watched}"
 
 # %% ../nbs/21_cli.ipynb #793faa07
 def _lines(stream, name, on_error):
@@ -377,6 +380,7 @@ def demo(
     print(f'\nWhere each word looked: {picture}')
     _propose(out, pairs[1][0])
 
+# %% ../nbs/21_cli.ipynb #8c54a651
 def _propose(out, sentence):
     "Print what to do next, as commands that can be copied."
     bin, here = Path(sys.executable).parent, Path.cwd()

@@ -18,8 +18,8 @@ __all__ = [
     "clean",
     "split_text",
     "rejoin",
-    "TooLong",
     "Translator",
+    "TooLong",
     "Translation",
     "draw_map",
     "plot_attention",
@@ -46,16 +46,6 @@ WIDE: re.Pattern
 def rejoin(parts: list, outputs: list) -> str:
     """Put the translations of the parts of a text together."""
 
-class TooLong(InputError):
-    """A sentence has more tokens than the model can hold."""
-
-    index: int
-    why: str
-
-    def __init__(self, index: int, length: int, most: int) -> None: ...
-
-DTYPES: tuple
-
 class Translator:
     """A trained model with its tokenizer: text in, text out, with the weights that the model has now."""
 
@@ -73,7 +63,7 @@ class Translator:
     @classmethod
     def from_pretrained(
         cls, path: str | Path, device: str = "auto", dtype: str = "auto", int8: bool = False
-    ) -> "Translator":
+    ) -> Translator:
         """Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown
         `dtype`."""
 
@@ -92,6 +82,8 @@ class Translator:
     def device(self): ...
     @property
     def dtype(self): ...
+    def __deepcopy__(self, memo): ...
+    def __reduce__(self): ...
     def encode(self, texts: list) -> list:
         """Sentences as ids; raises `TooLong` for one that is longer than the model."""
 
@@ -109,8 +101,6 @@ class Translator:
     ) -> list:
         """Translate texts; raises `InputError` for settings that make no sense."""
 
-    def __deepcopy__(self, memo): ...
-    def __reduce__(self): ...
     def sample(
         self,
         texts: list,
@@ -126,16 +116,26 @@ class Translator:
         """How probable the model finds given translations; raises `InputError` if a side has more, `TooLong`
         as `encode`."""
 
+    def maps(self, source: list, target: list) -> dict:
+        """All three kinds of attention while the model reads a sentence and this translation."""
+
     def attention(self, text: str) -> dict:
         """All attention while the model translates a sentence: every layer and head; raises `TooLong` if it
         does not fit."""
 
-    def maps(self, source: list, target: list) -> dict:
-        """All three kinds of attention while the model reads a sentence and this translation."""
-
     def align(self, texts: list, translations: list | None = None) -> list:
         """Word links by the heads reaching most source words; raises `InputError` if a side has more,
         `TooLong` as `encode`."""
+
+DTYPES: tuple
+
+class TooLong(InputError):
+    """A sentence has more tokens than the model can hold."""
+
+    index: int
+    why: str
+
+    def __init__(self, index: int, length: int, most: int) -> None: ...
 
 class Translation(NamedTuple):
     """A translation and what the model thinks of it."""

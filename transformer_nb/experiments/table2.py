@@ -1,4 +1,4 @@
-"""BLEU and what it cost: the paper's table recomputed, and run again in small with two rivals (paper §6.1)
+"""BLEU and what it cost: the paper's table recomputed, and run again at small scale with two rivals (paper §6.1)
 
 Docs: https://transformer-nb.github.io/transformer_nb/table2.html.md"""
 
