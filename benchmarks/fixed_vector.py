@@ -48,7 +48,7 @@ EXAMPLES = (6, 16)  # lengths of lists of which the file keeps what was written
 class OneVector(RNNSearch):
     "RNNSearch with a memory of a single row: both last states of the encoder, side by side."
     def encode(self,
-        src  # Source ids, shape (b, n), padded at the right
+        src  # Source ids, shape (b, n), padded on the right
     ):       # What the decoder is given, shape (b, 1, 2·d_h)
         states, last = super().encode(src), (src != PAD).sum(1) - 1
         rightwards = states[torch.arange(len(src)), last, :self.d_h]

@@ -30,7 +30,7 @@ def numbered(draw):
 
 @st.composite
 def layouts(draw):
-    "(per_step, world): micro-batches a step and processes."
+    "(per_step, world): micro-batches per step and processes."
     world = draw(st.integers(1, 4))
     return draw(st.integers(world, 7)), world
 
@@ -167,7 +167,7 @@ def test_resume_at_any_step_with_any_world(pairs, budget, seed, layout, stop, ta
 
 def test_impossible_layouts_are_refused():
     pairs = [([5], [6])]
-    with pytest.raises(InputError, match='2 micro-batches a step are too few for 3 processes: take at least 3'):
+    with pytest.raises(InputError, match='2 micro-batches per step are too few for 3 processes: take at least 3'):
         Batches(pairs, per_step=2, world=3)
     for rank in (-1, 2):
         with pytest.raises(ValueError, match='ranks go from 0 to 1'): Batches(pairs, per_step=2, rank=rank, world=2)

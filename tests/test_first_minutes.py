@@ -79,7 +79,7 @@ def test_the_start_says_what_was_chosen(used):
     _, done = used
     lines = done.stderr.splitlines()
     assert re.search(r'40,000 pairs, 8,000 word pieces, .* on 1 x cpu in (float32|bfloat16), \d+ threads?$', lines[0])
-    assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens a step, '
+    assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens per step, '
         r'learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$', lines[1])
 
 

@@ -218,9 +218,9 @@ def test_every_source_needs_its_target(way):
 def test_padding_at_the_left_is_refused(way, positions):
     model, left = make(positions=positions), SRC.clone()
     left[1] = torch.tensor([0, 0, 8, 2])
-    refused(lambda: WAYS[way](model, left, TGT), 'row 1', 'padding belongs at the right')
+    refused(lambda: WAYS[way](model, left, TGT), 'row 1', 'padding belongs on the right')
     refused(
-        lambda: WAYS[way](model, SRC, torch.tensor([[1, 0, 5], [1, 4, 0]])), 'row 0', 'padding belongs at the right'
+        lambda: WAYS[way](model, SRC, torch.tensor([[1, 0, 5], [1, 4, 0]])), 'row 0', 'padding belongs on the right'
     )
 
 
@@ -247,7 +247,7 @@ def test_int32_ids_and_the_meta_device_pass():
 
 
 def test_compiled_and_exported_as_a_whole():
-    "The question whether padding stands at the left depends on the data: it would break the graph."
+    "The question whether padding stands on the left depends on the data: it would break the graph."
     model = make()
     expected = model(SRC, TGT)
     close(torch.compile(model, fullgraph=True, backend='eager')(SRC, TGT), expected)

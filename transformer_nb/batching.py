@@ -28,7 +28,7 @@ def pad(
     rows:list,        # Lists or arrays of token ids
     device=None,      # torch device; None means the default
     pad_id:int=PAD    # Id of padding
-) -> Tensor:          # int64, shape (len(rows), longest), filled with pad_id at the right
+) -> Tensor:          # int64, shape (len(rows), longest), filled with pad_id on the right
     "Rows of different lengths as one tensor; no rows make an empty one."
     if len(rows) == 0: return torch.empty(0, 0, dtype=torch.int64, device=device)
     lengths = np.array([len(row) for row in rows])
@@ -138,7 +138,7 @@ class Batches:
         if not pairs: raise InputError("no sentence pairs: a stream of batches needs at least one; give a corpus")
         if not 0 <= rank < world: raise ValueError(f"rank {rank} of {world} processes: ranks go from 0 to {world - 1}")
         if per_step < world:
-            raise InputError(f"{per_step} micro-batches a step are too few for {world} processes: "
+            raise InputError(f"{per_step} micro-batches per step are too few for {world} processes: "
                 f"take at least {world} a step, or start fewer processes")
         self.batch_tokens, self.seed, self.per_step = batch_tokens, seed, per_step
         self.rank, self.world, self.special = rank, world, special

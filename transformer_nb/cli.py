@@ -114,7 +114,7 @@ def train(
     minutes:float=None,      # Minutes of training
     corpus_size:int=40_000,  # Training pairs of the built-in corpus
     vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
-    batch_tokens:int=None,   # Padded tokens a micro-batch (default: 4096; with minutes and a small preset 1536)
+    batch_tokens:int=None,   # Padded tokens per micro-batch (default: 4096; with minutes and a small preset 1536)
     accumulate:int=None,     # Micro-batches a step (default: one for each process)
     warmup:int=None,         # Steps of rising learning rate (default: what suits preset and minutes; 4000 for base)
     lr_factor:float=None,    # Multiplies the paper's learning rate (default: what suits preset and minutes; 1 for base)
@@ -186,7 +186,7 @@ def _beginning(trainer):
     threads = f", {n_threads} thread{'s'*(n_threads > 1)}" if trainer.device.type == 'cpu' else ''
     return (f"{trainer.about['pairs']:,} pairs, {model.vocab_size:,} word pieces, {n/1e6:.1f} M parameters, "
         f"on {world.size} x {trainer.device.type} in {trainer.dtype}{threads}\n"
-        f"{model.norm}-norm, dropout {model.dropout:g}, {cfg.accumulate} x {cfg.batch_tokens:,} tokens a step, "
+        f"{model.norm}-norm, dropout {model.dropout:g}, {cfg.accumulate} x {cfg.batch_tokens:,} tokens per step, "
         f"learning rate up to {peak:.2g} in {cfg.warmup:,} steps, about {trainer.expected_steps():,} steps in all")
 
 # %% ../nbs/21_cli.ipynb #793faa07
@@ -239,11 +239,11 @@ def _stream(file, on_error, most, answer):
 # %% ../nbs/21_cli.ipynb #33695afb
 def translate(
     model:str,               # Checkpoint directory, or a run that holds some
-    file:str='-',            # Text to translate, one sentence a line ('-' is stdin)
+    file:str='-',            # Text to translate, one sentence per line ('-' is stdin)
     beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.6,         # Length penalty
     nbest:int=1,             # Translations per sentence; more than 1 prints NUMBER ||| TEXT ||| SCORE
-    batch_tokens:int=4096,   # Padded tokens a batch
+    batch_tokens:int=4096,   # Padded tokens per batch
     lines:int=256,           # Lines translated together, at most
     int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
     parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
@@ -292,7 +292,7 @@ def evaluate(
     tgt:str=None,            # Target language (default: the model's)
     beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.6,         # Length penalty
-    batch_tokens:int=4096,   # Padded tokens a batch
+    batch_tokens:int=4096,   # Padded tokens per batch
     int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
     parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
     tokenize:str='13a',      # What BLEU takes for words: 13a; without spaces zh, or char (characters)
@@ -337,11 +337,11 @@ def _gold(file):
 # %% ../nbs/21_cli.ipynb #7833633b
 def parse(
     model:str,               # Checkpoint directory of a parser, or a run that holds some
-    file:str='-',            # Text to parse, one sentence a line, spaces around punctuation too ('-' is stdin)
+    file:str='-',            # Text to parse, one sentence per line, spaces around punctuation too ('-' is stdin)
     gold:str=None,           # File of bracketed trees: parse their sentences, print labelled bracket F1 (percent)
     beam:int=21,             # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.3,         # Length penalty
-    batch_tokens:int=16384,  # Padded tokens a batch
+    batch_tokens:int=16384,  # Padded tokens per batch
     lines:int=256,           # Lines parsed together, at most
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
     device:str='auto'        # cpu, cuda, mps, or auto

@@ -74,7 +74,7 @@ def fast_dtype(
     capability = torch.cuda.get_device_capability(device)
     return 'bfloat16' if capability >= (8, 0) else 'float16' if capability >= (7, 0) else 'float32'
 
-@cache  # once a process
+@cache  # once per process
 def _cpu_dtype():
     exact, short = (matmul_seconds(512, 'cpu', dtype) for dtype in (torch.float32, torch.bfloat16))
     return 'bfloat16' if exact >= 1.5*short else 'float32'

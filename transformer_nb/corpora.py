@@ -41,7 +41,7 @@ def read_lines(
     except FileNotFoundError: raise InputError(f"{path}: no such file; check the path") from None
     except (OSError, EOFError, zlib.error) as e:
         raise InputError(f"{path}: cannot be read ({e}); check or copy the file again") from None
-    if not data: raise InputError(f"{path}: the file is empty; give a file with one sentence a line")
+    if not data: raise InputError(f"{path}: the file is empty; give a file with one sentence per line")
     # Not str.splitlines: it also cuts at U+0085, U+2028 and others, and would shift the two sides against each other.
     lines = data.removesuffix(b'\n').split(b'\n')
     return [decode_line(line, path, i) for i, line in enumerate(lines, 1)]
@@ -84,7 +84,7 @@ def read_parallel(
         raise InputError(f"{file}:{i + 1}: empty line ({full.count(False):,} such pairs); "
             "remove the line from both files, or leave such pairs out with drop_empty (--drop-empty)")
     if not any(full):
-        raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence a line")
+        raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence per line")
     lines = None if all(full) else list(compress(count(1), full))
     return Split(list(compress(zip(src, tgt), full)), str(src_file), str(tgt_file), lines)
 

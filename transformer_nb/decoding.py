@@ -231,7 +231,7 @@ def beam_search(
     beam:int=4,        # Hypotheses kept per sentence (§6.1: 4)
     alpha:float=.6,    # Length penalty (§6.1: 0.6), at least 0
     nbest:int=1,       # Hypotheses to return, at most `beam`
-    prefix:list=None,  # Forced beginnings, a list of ids a sentence
+    prefix:list=None,  # Forced beginnings, a list of ids per sentence
     extra:int=50       # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
 ) -> list:             # Per sentence up to `nbest` Hypotheses, best first, then those cut off
     "Beam search (§6.1), never worse than greedy search that ends; raises `InputError` for settings without sense."

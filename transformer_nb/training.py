@@ -478,7 +478,7 @@ def resume(self:Trainer,
 
 # %% ../nbs/14_training.ipynb #a75a7efb
 class Metrics:
-    "Numbers of a run, a JSON object a line in metrics.jsonl, and for TensorBoard if asked for."
+    "Numbers of a run, a JSON object per line in metrics.jsonl, and for TensorBoard if asked for."
     def __init__(self,
         out:Path,              # Directory of the run
         step:int,              # Step the run goes on from: later lines are of a part that is done again

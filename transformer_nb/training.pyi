@@ -205,7 +205,7 @@ def refuse_used(out: str | Path) -> None:
     with the new one."""
 
 class Metrics:
-    """Numbers of a run, a JSON object a line in metrics.jsonl, and for TensorBoard if asked for."""
+    """Numbers of a run, a JSON object per line in metrics.jsonl, and for TensorBoard if asked for."""
 
     file: Any
     board: Any

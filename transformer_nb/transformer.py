@@ -176,7 +176,7 @@ def count_real(
     if wrong and not torch.compiler.is_compiling():
         raise InputError(
             f"row {behind.any(1).nonzero()[0].item()} (from 0) of the ids: padding stands before a token, "
-            "but padding belongs at the right; move it there, or check that pad_id is the id of padding "
+            "but padding belongs on the right; move it there, or check that pad_id is the id of padding "
             "and of nothing else"
         )
     return count
@@ -237,7 +237,7 @@ def encode(self:Transformer,
 
 @patch
 def _check_padding(self:Transformer, ids):
-    "Raises `InputError` where padding does not stand at the right."
+    "Raises `InputError` where padding does not stand on the right."
     if not (ids.is_meta or torch.compiler.is_compiling()): count_real(ids != self.cfg.pad_id)
 
 @patch

@@ -211,7 +211,7 @@ def _batched(self:Translator,
     answer,           # Function of a list of rows: a list with an answer to each
     rows:list,        # What is asked, such as lists of ids
     lengths:list,     # Tokens of each row; one with a single token, EOS, is empty and gets no answer
-    batch_tokens:int, # Padded tokens a batch
+    batch_tokens:int, # Padded tokens per batch
     parallel:int=1    # Batches side by side on a CPU
 ) -> dict:            # Number of the row to its answer
     "Answer rows of any lengths in batches of similar length, the longest first."
@@ -270,7 +270,7 @@ def _by_parts(self:Translator,
     answer,           # Function of a list of rows of ids: a list with an answer to each
     empty,            # The answer to nothing
     texts:list,       # Any texts
-    batch_tokens:int, # Padded tokens a batch
+    batch_tokens:int, # Padded tokens per batch
     parallel:int=1    # Batches side by side on a CPU
 ) -> list:            # Per text a list of its parts and a list of the answers to them
     "Take texts apart and answer all parts together."
@@ -295,7 +295,7 @@ def nbest(self:Translator,
     beam:int=4,            # Hypotheses kept per sentence (§6.1: 4)
     alpha:float=.6,        # Length penalty (§6.1: 0.6)
     n:int=1,               # Translations per sentence, at most `beam`
-    batch_tokens:int=4096, # Padded tokens a batch, on the source side times beam
+    batch_tokens:int=4096, # Padded tokens per batch, on the source side times beam
     parallel:int=1         # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
 ) -> list:                 # Per text a list of up to `n` Translations, best first, then those cut off
     "The best translations of each text, in the order of the input; raises `InputError` for settings without sense."
@@ -310,7 +310,7 @@ def translate(self:Translator,
     texts:list,            # Any texts, any number; empty ones stay empty
     beam:int=4,            # Hypotheses kept per sentence (§6.1: 4); 1 means greedy
     alpha:float=.6,        # Length penalty (§6.1: 0.6)
-    batch_tokens:int=4096, # Padded tokens a batch
+    batch_tokens:int=4096, # Padded tokens per batch
     parallel:int=1         # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
 ) -> list:                 # One translation for each text, same order, without newlines
     "Translate texts; raises `InputError` for settings that make no sense."
@@ -334,7 +334,7 @@ def sample(self:Translator,
     top_k:int=0,           # Draw among the k most probable tokens; 0: all
     top_p:float=1.,        # Draw among the fewest tokens that have this share together
     seed:int=0,            # With the text it fixes what is drawn
-    batch_tokens:int=4096  # Padded tokens a batch
+    batch_tokens:int=4096  # Padded tokens per batch
 ) -> list:                 # One translation for each text, same order, without newlines
     "Draw a translation of each text at random; raises `InputError` for settings that make no sense."
     if not isinstance(seed, int): raise InputError(f"seed {seed!r} must be a whole number; draw again with another one")
@@ -369,7 +369,7 @@ def _log_probabilities(model, pairs):
 def score(self:Translator,
     texts:list,            # Sentences
     translations:list,     # One for each, same order
-    batch_tokens:int=1024  # Padded tokens a batch
+    batch_tokens:int=1024  # Padded tokens per batch
 ) -> list:                 # Log-probability of each translation (nats), its EOS included; 0 for nothing as nothing
     "How probable the model finds given translations; raises `InputError` if a side has more, `TooLong` as `encode`."
     model, pairs = self.model, self._pairs(texts, translations)

@@ -50,7 +50,7 @@ def matmul_rate(
     device,                         # torch device or its name
     dtype:torch.dtype=torch.float32 # Of the matrices
 ) -> float:                         # Floating-point operations a second
-    "The machine's measured speed at matrix products, the ceiling of training; measured once a process."
+    "The machine's measured speed at matrix products, the ceiling of training; measured once per process."
     device = torch.device(device)
     # On a GPU two matrices are 0.1 GB; most CPUs have no units for float16 and would take minutes
     n = 4096 if device.type != 'cpu' else 256 if dtype == torch.float16 else 2048

@@ -23,7 +23,7 @@ from ..transformer import Transformer, check_pairs, count_real
 class Packing:
     "Where the real tokens of a padded table stand: between a table (b, n, …) and a row of its t real tokens (t, …)."
     def __init__(self,
-        real:Tensor,   # Boolean, shape (b, n): True where a real token stands; padding only at the right
+        real:Tensor,   # Boolean, shape (b, n): True where a real token stands; padding only on the right
         count:int=None # Number of real tokens, if the CPU knows it: then nothing is checked, and no GPU is waited for
     ):
         self.shape, self.real, flat = real.shape, real, real.flatten()
@@ -105,7 +105,7 @@ class PackedMask:
 # %% ../../nbs/engine/01_packing.ipynb #a0073232
 def embed_packed(
     model:Transformer, # Its embedding, positions and dropout
-    ids:Tensor,        # Token ids, shape (b, n), padded at the right with cfg.pad_id
+    ids:Tensor,        # Token ids, shape (b, n), padded on the right with cfg.pad_id
     count:int=None     # How many are real, if it is known
 ) -> tuple:            # Embedded real tokens, shape (t, d_model), and their Packing
     "`embed` for the real tokens alone."
@@ -114,7 +114,7 @@ def embed_packed(
 
 def encode_packed(
     model:Transformer, # Its encoder
-    src:Tensor         # Source ids, shape (b, n), padded at the right with cfg.pad_id
+    src:Tensor         # Source ids, shape (b, n), padded on the right with cfg.pad_id
 ) -> tuple:            # Memory, shape (t, d_model), and its Packing
     "`encode` for the real tokens alone."
     x, source = embed_packed(model, src)
@@ -122,7 +122,7 @@ def encode_packed(
 
 @patch
 def hidden(self:Transformer,
-    src:Tensor,          # Source ids, shape (b, n), padded at the right with cfg.pad_id
+    src:Tensor,          # Source ids, shape (b, n), padded on the right with cfg.pad_id
     tgt:Tensor,          # Target ids shifted right, shape (b, m), padded likewise
     counts=(None, None)  # How many of them are real, if it is known
 ) -> Tensor:             # Decoder output at the t real target tokens, sentence after sentence, shape (t, d_model)

@@ -145,12 +145,12 @@ def int8_gain(
     finally: torch.set_num_threads(threads)
     return exact/rounded
 
-_TOLD = []  # once a process is enough
+_TOLD = []  # once per process is enough
 
 def warn_of_int8(
     maps:list # Some maps of a model, nn.Linear
 ):
-    "Warn, once a process, where 8 bits are clearly slower."
+    "Warn, once per process, where 8 bits are clearly slower."
     if _TOLD: return
     gain = int8_gain(maps)
     if gain >= .95: return

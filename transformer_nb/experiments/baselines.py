@@ -30,15 +30,15 @@ class Seq2Seq(nn.Module):
         self.cfg, self.embedding, self.dropout = cfg, Embedding(cfg.vocab_size, cfg.d_model), Dropout(cfg.dropout)
 
     def forward(self,
-        src:Tensor,  # Source ids, shape (b, n), padded at the right
-        tgt:Tensor   # Target ids shifted right, shape (b, m), padded at the right
+        src:Tensor,  # Source ids, shape (b, n), padded on the right
+        tgt:Tensor   # Target ids shifted right, shape (b, m), padded on the right
     ) -> Tensor:     # Logits of the next token, shape (b, m, vocab_size)
         "Teacher forcing, as in `Transformer`."
         return self.embedding.logits(self.decode(tgt, self.encode(src), src))
 
     def hidden(self,
-        src:Tensor,  # Source ids, shape (b, n), padded at the right
-        tgt:Tensor,  # Target ids shifted right, shape (b, m), padded at the right
+        src:Tensor,  # Source ids, shape (b, n), padded on the right
+        tgt:Tensor,  # Target ids shifted right, shape (b, m), padded on the right
         counts=None  # How many of them are real: of no use here
     ) -> Tensor:     # Decoder output at the t real target tokens, shape (t, d_model)
         "What the loss is computed from."
@@ -94,7 +94,7 @@ class RNNSearch(Seq2Seq):
 
 @patch
 def encode(self:RNNSearch,
-    src:Tensor  # Source ids, shape (b, n), padded at the right
+    src:Tensor  # Source ids, shape (b, n), padded on the right
 ) -> Tensor:    # Annotations h_j, shape (b, n, 2·d_h)
     "Read from both sides."
     x, real = self.dropout(self.embedding(src)), (src != self.cfg.pad_id)[..., None]
@@ -176,7 +176,7 @@ def _half(a, b): return sqrt(.5)*(a + b)
 # %% ../../nbs/07a_baselines.ipynb #24e9e789
 @patch
 def encode(self:ConvS2S,
-    src:Tensor  # Source ids, shape (b, n), padded at the right
+    src:Tensor  # Source ids, shape (b, n), padded on the right
 ) -> tuple:     # Keys z_j and values z_j + e_j, shape (b, n, d_model) each
     "Gated convolutions one after the other."
     e, real = self.embed(src, 0), (src != self.cfg.pad_id)[..., None]

@@ -147,7 +147,7 @@ def greedy_anew(
     model,           # Transformer, RNNSearch or ConvS2S, in eval mode
     src:Tensor,      # Source ids ending in EOS, shape (b, n)
     extra:int=10     # Tokens that the output may have more than the input
-) -> list:           # One list of ids a sentence, without BOS and EOS
+) -> list:           # One list of ids per sentence, without BOS and EOS
     "Take the most probable token at every step; each step computes the whole prefix again."
     memory, ids = model.encode(src), torch.full_like(src[:, :1], BOS)
     limits = (src != PAD).sum(1) + extra
@@ -163,7 +163,7 @@ def translations(
     model,                 # Transformer, RNNSearch or ConvS2S, in eval mode
     tokenizer,             # The shared tokenizer
     texts:list,            # Sentences, not empty
-    batch_tokens:int=2048  # Padded source tokens a batch
+    batch_tokens:int=2048  # Padded source tokens per batch
 ) -> list:                 # One translation each, same order
     "Greedy translations of any of the models."
     rows, device = [ids + [EOS] for ids in tokenizer.encode(texts)], model.embedding.weight.device

@@ -79,7 +79,7 @@ def train_row(
     val:list,                 # The same, to measure on
     settings:TrainingConfig,  # Steps, batches, schedule, seed
     out:str|Path              # Directory that gets the batch, should the loss become no number
-) -> dict:                    # 'val_loss' in nats a word piece, 'perplexity'
+) -> dict:                    # 'val_loss' in nats per word piece, 'perplexity'
     "Train for `settings.steps` steps without checkpoints, then validate (§6.2)."
     trainer = Trainer(model.train(), train=pairs, val=val, cfg=settings, out=out)
     for step in islice(trainer.batches.stream(), settings.steps): trainer.train_step(step)
