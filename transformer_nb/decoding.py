@@ -65,22 +65,22 @@ def _prefix_table(model, limits, prefix):
 # %% ../nbs/15_decoding.ipynb #a12450e5
 def _one_by_one(model, src, prefix, choose):
     "One token after the other; `choose` gets scores (r, V), sentences (r,), the position. A finished sentence leaves."
-    limits, eos = max_lengths(model, src), model.cfg.eos_id
-    forced, longest = _prefix_table(model, limits, prefix), int(limits.max())
-    cache = DecoderCache(model, src, longest)
-    alive = torch.arange(len(src), device=src.device)      # sentences still written
+    limits, eos, outputs = max_lengths(model, src), model.cfg.eos_id, [[] for _ in src]
+    forced, most = _prefix_table(model, limits, prefix), limits.tolist()
+    cache = DecoderCache(model, src, max(most))
+    rows = list(range(len(src)))                   # sentences still written …
+    alive = torch.tensor(rows, device=src.device)  # … and as a tensor
     ids = torch.full_like(alive, model.cfg.bos_id)
-    outputs = ids.new_full((len(src), longest + 1), eos)
-    while len(alive):
+    while rows:
         position, scores = cache.length, decode_step(model, ids, cache)
         if position < forced.shape[1]: scores = force(scores, forced[alive, position])
         ids = choose(scores, alive, position)
-        outputs[alive, position] = ids
-        going = (ids != eos) & (cache.length < limits[alive])
-        if going.all(): continue
-        order = cache.leave(going)
-        alive, ids = alive[order], ids[order]
-    return [row[:row.index(eos)] for row in outputs.tolist()]
+        for row, token in zip(rows, ids.tolist()): outputs[row].append(token)
+        going = [outputs[row][-1] != eos and cache.length < most[row] for row in rows]
+        if all(going): continue
+        order = cache.leave(torch.tensor(going, device=src.device))
+        alive, ids, rows = alive[order], ids[order], alive[order].tolist()
+    return [[token for token in row if token != eos] for row in outputs]
 
 @torch.inference_mode()
 @own_precision()

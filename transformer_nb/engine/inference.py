@@ -206,6 +206,7 @@ class Inference:
             _prepare_layer(layer, int8)
             if release: give_back_memory()
         self.scores = prepared_linear(_scores(self.model), int8)
+        if release: give_back_memory()
         self.heads = [_heads(layer.self_attention, self.embedding.weight[:1]) for layer in self.model.decoder]
         self.plain_step = _Step(self.model, self.scores)
         self.traces = _traceable(self.plain_step)
