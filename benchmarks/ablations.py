@@ -14,14 +14,12 @@ paper's schedule, a tenth, a hundredth and a 4,000th of it, which is where the s
 results/ablations.json, which the lesson on norms reads.
 """
 import argparse
-import json
-import re
 import time
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from common import machine
+from common import lines, machine, rounded, write
 from torch import nn
 
 from transformer_nb.optimizer import lrate
@@ -143,17 +141,6 @@ def at_start(norm, start, seed):
 def output(model, src, tgt, _): return model.decode(tgt, model.encode(src), src)
 
 
-def rounded(found):
-    "Five digits are enough in a file."
-    if isinstance(found, dict): return {key: rounded(value) for key, value in found.items()}
-    return [rounded(x) for x in found] if isinstance(found, list) else float(f'{found:.5g}')
-
-
-def lines(about):
-    "JSON with one run per line."
-    return re.sub(r'\n {3,}|\n {2}(?=[\]}])', ' ', json.dumps(about, ensure_ascii=False, indent=1))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--seeds', type=int, default=len(SEEDS))
@@ -167,8 +154,7 @@ def main():
              'machine': machine(torch.device('cpu')), 'torch': torch.__version__,
              'minutes': round((time.perf_counter() - clock)/60, 1),
              'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(lines(about | {'runs': runs, 'start': base}) + '\n')
+    write(about | {'runs': runs, 'start': base}, args.out, lines)
 
 
 if __name__ == '__main__': main()

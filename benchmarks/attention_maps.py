@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean
 
 import torch
-from common import cpu_name
+from common import cpu_name, one_line, write
 
 from transformer_nb.attention_maps import KINDS, compact, forced_attention, to_words
 from transformer_nb.core import default_device, seed_everything
@@ -230,11 +230,6 @@ def untrained(corpus, test, cases, seeds=(0, 1, 2)):
     return rows
 
 
-def write(result, out):
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, ensure_ascii=False, separators=(',', ':')) + '\n', encoding='utf-8')
-
-
 def measure_edits(translator, test, cases, dependencies):
     "What the model loses without heads and paths."
     fewer = {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()}
@@ -278,7 +273,7 @@ def main():
     cases = dependencies(NAMES, args.sentences, {e.en for e in corpus['train']}, 1_000_003 + args.seed)
     if args.untrained:
         result = json.loads(args.out.read_text(encoding='utf-8'))
-        return write(result | {'untrained': untrained(corpus, test, cases)}, args.out)
+        return write(result | {'untrained': untrained(corpus, test, cases)}, args.out, one_line)
     if args.model: translator = Translator.from_pretrained(args.model, str(device))
     else: translator = train(corpus, args.steps, args.seed, device)
     minutes = lambda: round((time.perf_counter() - start)/60, 1)
@@ -289,7 +284,7 @@ def main():
     result['examples'] = examples_of(translator, cases, test)
     result['untrained'] = untrained(corpus, test, cases)
     result['about'] |= {'minutes': minutes(), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
-    write(result, args.out)
+    write(result, args.out, one_line)
     print(f"{args.out}: {args.out.stat().st_size//1000} kB, {result['about']}")
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import platform
+import re
 import resource
 import time
 from pathlib import Path
@@ -106,11 +107,29 @@ def keep(result, file, keys):
     write(results, file)
 
 
-def write(results, file):
-    "Replace a file of results as a whole, so that nobody reads half of it."
+def rounded(found):
+    "Five digits of a number are enough in a file."
+    if isinstance(found, dict): return {key: rounded(value) for key, value in found.items()}
+    if isinstance(found, list): return [rounded(value) for value in found]
+    return float(f'{found:.5g}') if isinstance(found, float) else found
+
+
+def indented(results): return json.dumps(results, ensure_ascii=False, indent=1)
+
+
+def lines(results):
+    "With one run per line."
+    return re.sub(r'\n {3,}|\n {2}(?=[\]}])', ' ', indented(results))
+
+
+def one_line(results): return json.dumps(results, ensure_ascii=False, separators=(',', ':'))
+
+
+def write(results, file, form=indented):
+    "Replace a file of results as a whole, so that nobody reads half of it; `form` makes the JSON."
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix('.part')
-    part.write_text(json.dumps(results, indent=1) + '\n')
+    part.write_text(form(results) + '\n', encoding='utf-8')
     part.replace(file)
 
 

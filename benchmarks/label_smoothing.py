@@ -8,9 +8,7 @@ and word piece by word piece; BLEU is that of a beam of 4 (sacreBLEU, cased) on 
 combinations of words. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
 """
 import argparse
-import json
 import math
-import platform
 import statistics
 import time
 from itertools import islice
@@ -18,6 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from common import machine, write
 
 from transformer_nb.batching import Batches, encode_pairs
 from transformer_nb.core import default_device, seed_everything
@@ -108,17 +107,16 @@ def main():
         'steps': args.steps,
         'seeds': list(range(args.seeds)),
         'command': 'python benchmarks/label_smoothing.py',
-        'machine': f'{device}, {torch.get_num_threads()} threads, {platform.machine()}',
+        'machine': machine(device),
         'torch': torch.__version__,
     }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     runs = []
     for seed in range(args.seeds):
         for smoothing in args.smoothing:
             runs.append(one_run(corpus, tokenizer, smoothing, seed, args.steps, device))
             result = about | {'signature': runs[0]['signature'], 'minutes': round(sum(r['minutes'] for r in runs), 1),
                 'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1), 'means': means(runs), 'runs': runs}
-            args.out.write_text(json.dumps(result, indent=1) + '\n')
+            write(result, args.out)
     for row in means(runs):
         print('  '.join(f'{k} {v:.3f}' if isinstance(v, float) else f'{k} {v}' for k, v in row.items()))
 

@@ -139,9 +139,10 @@ def main(argv=None):
     about = {'command': 'python benchmarks/table2.py --multi30k FOLDER', 'recipe': RECIPE, 'machine': machine(device),
              'torch': torch.__version__, 'tuning': [], 'runs': []}
     for _ in range(args.most or 1000):
-        kind, left = missing(resumed(args.out, about), corpora)
+        before = resumed(args.out, about)
+        kind, left = missing(before, corpora)
         if not left: break
-        made = {key(run): run for run in resumed(args.out, about)['tuning']}.get(left[0])
+        made = {key(run): run for run in before['tuning']}.get(left[0])
         found = made or one_run(*left[0], args.multi30k if left[0][0] == 'multi30k' else None, args.device)
         results = resumed(args.out, about)  # another process may have added a run meanwhile
         results[kind].append(found)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from common import machine, write
+from common import machine, rounded, write
 
 from transformer_nb.batching import Batches, encode_pairs
 from transformer_nb.corpora import Split
@@ -74,13 +74,6 @@ def run(kind, rate, seed, train, halves, count):
           f"{curve[-1]['loss']:.3f}, {time.process_time() - start:.0f} s", flush=True)
     return {'kind': kind, 'rate': rate, 'seed': seed, 'parameters': sum(p.numel() for p in model.parameters()),
             'best': best, 'last': curve[-1], 'curve': [point['loss'] for point in curve]}
-
-
-def rounded(found):
-    "Four digits are enough in a file."
-    if isinstance(found, dict): return {key: rounded(value) for key, value in found.items()}
-    if isinstance(found, list): return [rounded(value) for value in found]
-    return round(found, 4) if isinstance(found, float) else found
 
 
 def main():

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from ablations import answer, lines, sentences, test, variant
-from common import machine, resumed
+from ablations import answer, sentences, test, variant
+from common import lines, machine, resumed, write
 
 from transformer_nb.optimizer import adam
 
@@ -61,7 +61,7 @@ def main():
             if list(row.values()) in done: continue
             found['runs'].append(row | {'loss': run(*row.values())})
             found['cpu_minutes'] = round(before + time.process_time()/60, 1)
-            args.out.write_text(lines(found) + '\n')
+            write(found, args.out, lines)
             print(found['runs'][-1], flush=True)
 
 
