@@ -79,7 +79,8 @@ def _one_by_one(model, src, prefix, choose):
         going = [outputs[row][-1] != eos and cache.length < most[row] for row in rows]
         if all(going): continue
         order = cache.leave(torch.tensor(going, device=src.device))
-        alive, ids, rows = alive[order], ids[order], alive[order].tolist()
+        alive, ids = alive[order], ids[order]
+        rows = alive.tolist()
     return [[token for token in row if token != eos] for row in outputs]
 
 @torch.inference_mode()
@@ -231,7 +232,7 @@ def beam_search(
     beam:int=4,        # Hypotheses kept per sentence (§6.1: 4)
     alpha:float=.6,    # Length penalty (§6.1: 0.6), at least 0
     nbest:int=1,       # Hypotheses to return, at most `beam`
-    prefix:list=None,  # Forced beginnings, a list of ids per sentence
+    prefix:list=None,  # Prefixes, a list of ids for each sentence
     extra:int=50       # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
 ) -> list:             # Per sentence up to `nbest` Hypotheses, best first, then those cut off
     "Beam search (§6.1), never worse than greedy search that ends; raises `InputError` for settings without sense."
