@@ -68,8 +68,8 @@ class Split:
 
 # %% ../nbs/08_corpora.ipynb #5102ea5e
 def read_parallel(
-    src_file:str|Path,      # Source sentences, one a line
-    tgt_file:str|Path,      # Their translations, one a line
+    src_file:str|Path,      # Source sentences, one per line
+    tgt_file:str|Path,      # Their translations, one per line
     drop_empty:bool=False   # Leave out pairs with an empty side instead of refusing them?
 ) -> Split:
     "Two files as sentence pairs; raises `InputError` for unequal line counts and for empty lines."

@@ -6,8 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/english_german/agreement.h
 
 # %% auto #0
 __all__ = ['NO_DET', 'RELATIVES', 'Links', 'table', 'Noun', 'read_noun', 'Verb', 'read_verb', 'Adjective', 'read_adjective',
-           'Det', 'Lexicon', 'lexicon', 'ending', 'NP', 'english_leaves', 'noun_phrase', 'pronoun', 'name_phrase',
-           'german_pp']
+           'Det', 'Lexicon', 'lexicon', 'ending', 'NP', 'english_leaves', 'noun_phrase', 'pronoun', 'person',
+           'name_phrase', 'german_pp']
 
 # %% ../../nbs/english_german/01_agreement.ipynb #88095f79
 from dataclasses import dataclass, field
@@ -101,15 +101,22 @@ def _third(v):
 
 def _english_forms(r, base):
     past, pasts = (r["past"].split("/")*2)[:2]
-    return dict(base=base, pres=_third(base), press="are" if base == "be" else base, past=past, pasts=pasts,
+    many, first = ("are", "am") if base == "be" else (base, base)
+    return dict(base=base, pres=_third(base), press=many, presi=first, past=past, pasts=pasts, pasti=past,
                 part=r["participle"], ing=r["ing"])
+
+def _first(inf):
+    "The form after ich: sammle, wandere, schlafe."
+    irregular = {"sein": "bin", "wissen": "weiß"}
+    if inf in irregular: return irregular[inf]
+    return inf[:-3] + "le" if inf.endswith("eln") else re.sub("e?n$", "e", inf)
 
 def _german_forms(r):
     inf, prefix, past = r["de"], r["prefix"], r["preterite"]
     one, many = (r["de_3sg"].split("/") + [inf])[:2]
     pasts = past if r["frame"] == "there" else past + ("n" if past[-1] == "e" else "en")
-    return dict(inf=prefix + inf, zu=f"{prefix}zu{inf}" if prefix else f"zu {inf}", pres=one, press=many, past=past,
-                pasts=pasts, part=r["de_participle"])
+    return dict(inf=prefix + inf, zu=f"{prefix}zu{inf}" if prefix else f"zu {inf}", pres=one, press=many,
+                presi=_first(inf), past=past, pasts=pasts, pasti=past, part=r["de_participle"])
 
 # %% ../../nbs/english_german/01_agreement.ipynb #15f60e16
 _PREPOSITIONS = "for of about with to at".split()
@@ -179,8 +186,9 @@ class Lexicon:
         return self.memo[key]
     def where(self, kind, key, test): # kind: nouns, verbs, ...; key: the question; test: who fits
         return self.keep((kind, key), lambda: [x for x in getattr(self, kind) if test(x)])
-    def nouns_with(self, tags): # tags: tuple of classes
-        return self.where("nouns", tags, lambda n: not n.tags.isdisjoint(tags))
+    def nouns_with(self, tags): # tags: tuple of classes; who one speaks of every day is there three times
+        def times(n): return 0 if n.tags.isdisjoint(tags) else 3 if "often" in n.tags else 1
+        return self.keep(("nouns", tags), lambda: [n for n in self.nouns for _ in range(times(n))])
 
 @lru_cache
 def lexicon():
@@ -221,13 +229,18 @@ class NP:
     "A noun phrase whose German waits for its case."
     en:tuple # English tree
     de:object # Function: case to German tokens
-    num:str # s or p
+    num:str # s, p, or i of "I"
     gender:str # German gender: m, f or n
-    pronoun:object # he, she, it, they or None
+    pronoun:object # I, you, we, he, she, it, they or None
     definite:bool # Known to the hearer? German word order asks
     noun:object=None # The noun, None for names and wh-words
     rel:list=field(default_factory=list) # German relative clause
     is_pronoun:bool=False # Pronouns go first among German objects
+    def same(self, other): # other: NP; do both speak of one noun, one name, one pronoun?
+        if self.noun or other.noun: return self.noun is other.noun
+        return self.en[1][0][1] == other.en[1][0][1]
+    def is_a(self, *tags): # tags: classes of nouns; names and pronouns are persons
+        return not (self.noun.tags if self.noun else {"person"}).isdisjoint(tags)
 
 NO_DET = Det("", "", "none", "sp", "")
 def english_leaves(
@@ -274,20 +287,35 @@ def noun_phrase(
     return NP(("NP", _with_article(kids)), de, num, noun.gender, "they" if num == "p" else noun.pronoun, definite, noun)
 
 # %% ../../nbs/english_german/01_agreement.ipynb #4ef94564
-_PRONOUNS = dict(he=("he", "him"), she=("she", "her"), it=("it", "it"), they=("they", "them"))
+_PRONOUNS = dict(I=("I", "me"), you=("you", "you"), we=("we", "us"), he=("he", "him"), she=("she", "her"),
+                 it=("it", "it"), they=("they", "them"))
 _GERMAN_PRONOUNS = dict(nom="er sie es sie", acc="ihn sie es sie", dat="ihm ihr ihm ihnen")
+_SPEAKERS = dict(I=dict(nom="ich", acc="mich", dat="mir"), you=dict(nom="Sie", acc="Sie", dat="Ihnen"),
+                 we=dict(nom="wir", acc="uns", dat="uns"))  # those who speak and those who are spoken to
 RELATIVES = dict(nom="der die das die", acc="den die das die", dat="dem der dem denen", gen="dessen deren dessen deren")
 
 def pronoun(
     g,              # Grammar
-    np:NP,          # What it refers to
+    np:NP,          # What it refers to: its pronoun, number and gender
     case:str="nom", # Its own case
-) -> NP:            # he, him, she, her, it, they or them
+) -> NP:            # he, him, she, her, it, they, them, ...
     "A personal pronoun that agrees with its antecedent."
     k = g.link()
     en = ("NP", [("PRP", _PRONOUNS[np.pronoun][case != "nom"], k)])
-    return NP(en, lambda c: [(ending(_GERMAN_PRONOUNS, c, np.gender, np.num), k)], np.num, np.gender, np.pronoun, True,
-              np.noun, is_pronoun=True)
+    def de(case):
+        speaker = _SPEAKERS.get(np.pronoun)
+        return [(speaker[case] if speaker else ending(_GERMAN_PRONOUNS, case, np.gender, np.num), k)]
+    return NP(en, de, np.num, np.gender, np.pronoun, True, np.noun, is_pronoun=True)
+
+_PERSONS = dict(I="im", you="pm", we="pm", he="sm", she="sf", they="pm")
+def person(
+    g,              # Grammar
+    word:str,       # I, you, we, he, she or they
+    case:str="nom", # Its case
+) -> NP:            # I, me, ...
+    "A pronoun of a person that nobody has named before."
+    num, gender = _PERSONS[word]
+    return pronoun(g, NP(None, None, num, gender, word, True), case)
 
 
 def name_phrase(

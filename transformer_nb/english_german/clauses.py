@@ -7,10 +7,10 @@ Docs: https://transformer-nb.github.io/transformer_nb/english_german/clauses.htm
 # %% auto #0
 __all__ = ['GERMAN_COMMA', 'SUBJECT_DETS', 'OWNED', 'Example', 'Part', 'Clause', 'verb_leaf', 'english_verbs', 'Brackets',
            'german_verbs', 'english_clause', 'german_clause', 'subordinate', 'infinitive', 'statement', 'question',
-           'finish', 'draw_alignment', 'crossings', 'Redraw', 'Draws', 'draw_adjectives', 'draw_number', 'possessive',
-           'draw_phrase', 'draw_subject', 'draw_object_noun', 'add_object', 'time_part', 'pp_part', 'draw_site',
-           'place_part', 'goal_part', 'new_clause', 'add_complements', 'has', 'draw_verb', 'add_adjuncts',
-           'random_clause']
+           'finish', 'draw_alignment', 'crossings', 'Redraw', 'Draws', 'suiting', 'draw_adjectives', 'draw_number',
+           'object_number', 'possessive', 'draw_phrase', 'draw_person', 'draw_subject', 'draw_object_noun',
+           'add_object', 'time_part', 'pp_part', 'draw_site', 'place_part', 'goal_part', 'new_clause',
+           'add_complements', 'has', 'draw_verb', 'add_adjuncts', 'random_clause']
 
 # %% ../../nbs/english_german/02_clauses.ipynb #6a279443
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ from typing import NamedTuple
 import random
 import re
 
-from .agreement import (NO_DET, NP, Det, Links, Noun, Verb, english_leaves, german_pp,
-                                                     name_phrase, noun_phrase)
+from .agreement import (NO_DET, NP, Det, Links, Noun, Verb, german_pp, name_phrase,
+                                                     noun_phrase, person)
 
 # %% ../../nbs/english_german/02_clauses.ipynb #a6bfe956
 @dataclass(frozen=True)
@@ -68,9 +68,12 @@ _DE_RANK = dict(objpron=2, iobj=3, to=3, dobj=3, mid=4, time=4, obj=5, already=6
                 place=10, prep=11, goal=12, pred=12)
 
 # %% ../../nbs/english_german/02_clauses.ipynb #75af0b1c
-_BE = dict(base="be", pres="is", press="are", past="was", pasts="were", part="been", ing="being")
-_DO = dict(pres="does", press="do", past="did", pasts="did")
-_TAGS = dict(base="VB", pres="VBZ", press="VBP", past="VBD", pasts="VBD", part="VBN", ing="VBG")
+_BE = dict(base="be", pres="is", press="are", presi="am", past="was", pasts="were", pasti="was", part="been",
+           ing="being")
+_DO = dict(pres="does", press="do", presi="do", past="did", pasts="did", pasti="did")
+_TAGS = dict(base="VB", pres="VBZ", press="VBP", presi="VBP", past="VBD", pasts="VBD", pasti="VBD", part="VBN",
+             ing="VBG")
+_NUMBERS = dict(s="", p="s", i="i")  # number of the subject -> end of the form's name
 def verb_leaf(forms, form, link): return (_TAGS[form], forms[form], link)
 
 def english_verbs(
@@ -79,22 +82,22 @@ def english_verbs(
     ask:bool=False # A question, which needs an auxiliary?
 ) -> list:         # English leaves, finite verb first
     "The chain of English verbs of a clause."
-    many = "s" if c.subj.num == "p" else ""
+    number = _NUMBERS[c.subj.num]
     head, link = (_BE, c.b) if c.passive else (c.verb.en_forms, c.v)
     tail = [verb_leaf(c.verb.en_forms, "part", c.v)] if c.passive else []
     if c.tense in ("prog", "pastprog"):
-        return [verb_leaf(_BE, ("past" if c.tense == "pastprog" else "pres") + many, c.v),
+        return [verb_leaf(_BE, ("past" if c.tense == "pastprog" else "pres") + number, c.v),
                 verb_leaf(head, "ing", link)] + tail
     if c.tense in ("pres", "past"):
-        if head["base"] == "be" or not (c.neg or ask): return [verb_leaf(head, c.tense + many, link)] + tail
-        return [verb_leaf(_DO, c.tense + many, c.v), verb_leaf(head, "base", link)]
+        if head["base"] == "be" or not (c.neg or ask): return [verb_leaf(head, c.tense + number, link)] + tail
+        return [verb_leaf(_DO, c.tense + number, c.v), verb_leaf(head, "base", link)]
     row = g.lex.aux[c.tense]
-    words = [w.split("/") for w in row["en_plural" if many else "en_singular"].split()]
+    words = [w.split("/") for w in row[f"en_{c.subj.num}"].split()]
     return [(t, w, c.a) for w, t in words] + [verb_leaf(head, row["en_form"], link)] + tail
 
 # %% ../../nbs/english_german/02_clauses.ipynb #0a014217
-_WERDEN = dict(inf="werden", pres="wird", press="werden", past="wurde", pasts="wurden")
-_HABEN = dict(haben=("hat", "haben"), sein=("ist", "sind"))
+_WERDEN = dict(inf="werden", pres="wird", press="werden", presi="werde", past="wurde", pasts="wurden", pasti="wurde")
+_PERFECT = dict(haben=dict(s="hat", p="haben", i="habe"), sein=dict(s="ist", p="sind", i="bin"))
 
 class Brackets(NamedTuple):
     "The two verbal brackets of a German clause, between which all else stands."
@@ -107,14 +110,15 @@ def german_verbs(
     c:Clause,    # The clause
 ) -> Brackets:   # Its German verbs
     "The two verbal brackets of a German clause."
-    many = "s" if c.subj.num == "p" else ""
+    number = _NUMBERS[c.subj.num]
     forms, link = (_WERDEN, c.b) if c.passive else (c.verb.de_forms, c.v)
     rest = [(c.verb.de_forms["part"], c.v)] if c.passive else []
     if c.tense in ("pres", "past", "prog", "pastprog"):
-        finite = forms[("past" if "past" in c.tense else "pres") + many]
+        finite = forms[("past" if "past" in c.tense else "pres") + number]
         return Brackets((finite, link), "" if c.passive else c.verb.prefix, rest)
-    if c.tense == "perf": return Brackets((_HABEN[c.verb.auxiliary][bool(many)], c.a), "", [(forms["part"], link)])
-    modal = g.lex.aux[c.tense]["de_plural" if many else "de_singular"]
+    if c.tense == "perf":
+        return Brackets((_PERFECT[c.verb.auxiliary][c.subj.num], c.a), "", [(forms["part"], link)])
+    modal = g.lex.aux[c.tense][f"de_{c.subj.num}"]
     return Brackets((modal, c.a), "", rest + [(forms["inf"], link)])
 
 # %% ../../nbs/english_german/02_clauses.ipynb #06adde73
@@ -158,7 +162,11 @@ def _after(c):
     clauses = [p for p in c.parts if p.slot == "after" and p is not c.front]
     return [t for p in c.parts for t in p.tail] + [t for p in clauses for t in p.de]
 
-def _sich(c): return [("sich", c.v)] if "refl" in c.verb.flags else []
+def _sich(c):
+    if "refl" not in c.verb.flags: return []
+    if c.subj.pronoun not in ("I", "we"): return [("sich", c.v)]
+    (word, _), = c.subj.de("dat" if c.verb.frame == "a" else "acc")  # "ich wasche mich", "ich sehe mir das Bild an"
+    return [(word, c.v)]
 
 def german_clause(
     g,              # Grammar
@@ -175,6 +183,13 @@ def german_clause(
     return (c.front.de if c.front else []) + [(word, link)] + inner + right
 
 # %% ../../nbs/english_german/02_clauses.ipynb #fca5cff5
+def _opened(conjunction, k, clause):
+    "An English clause behind its conjunction, in the style of the Penn Treebank."
+    if conjunction == "when": return ("SBAR", [("WHADVP", [("WRB", "when", k)]), clause])
+    if conjunction != "as soon as": return ("SBAR", [("IN", conjunction, k), clause])
+    soon = ("ADVP", [("RB", "as", k), ("RB", "soon", k)])
+    return ("ADVP", [soon, ("SBAR", [("IN", "as", k), clause])])
+
 def subordinate(
     g,        # Grammar
     en:str,   # English conjunction
@@ -183,16 +198,17 @@ def subordinate(
 ) -> Part:    # For the slot behind everything
     "A subordinate clause: verb last, set off by commas."
     k = g.link()
-    tree = ("SBAR", [("IN", w, k) for w in en.split()] + [("S", english_clause(g, c))])
+    tree = _opened(en, k, ("S", english_clause(g, c)))
     return Part("after", tree, [GERMAN_COMMA, (de, k)] + german_clause(g, c, "final") + [GERMAN_COMMA])
 
 def infinitive(
     g,             # Grammar
     c:Clause,      # The clause; its subject is left out
     um:bool=False, # Purpose, "um … zu"?
+    to:tuple=None  # Links of "to"; new ones, if missing
 ) -> Part:         # For the slot behind everything
     "An infinitive with to and zu."
-    t, (_, inner) = g.link(), _english_parts(c)
+    t, (_, inner) = to or g.link(), _english_parts(c)
     tree = ("S", [("VP", [("TO", "to", t), ("VP", [verb_leaf(c.verb.en_forms, "base", c.v), *inner])])])
     words = c.verb.de_forms["zu"].split()
     zu = [("zu", t), (words[1], c.v)] if words[1:] else [(words[0], t + c.v)]
@@ -297,6 +313,15 @@ class Draws(Links):
         return xs[int(self.rng.random()*len(xs))]
 
 # %% ../../nbs/english_german/02_clauses.ipynb #b99b958e
+def suiting(
+    g,         # Draws
+    noun:Noun, # The noun they shall fit
+    verb=None, # The verb it is the object of
+) -> list:     # Adjectives
+    "Adjectives that suit a noun, and what is done to it: nobody bakes a dirty cake."
+    fit = g.lex.where("adjectives", noun.en, lambda adj: _suits(adj, noun))
+    return [adj for adj in fit if _made(adj)] if verb and "make" in verb.flags else fit
+
 def draw_adjectives(
     g,         # Draws
     noun:Noun, # The noun they shall fit
@@ -304,9 +329,7 @@ def draw_adjectives(
     verb=None, # The verb it is the object of
 ) -> list:     # Pairs (adjective, "pos"), at most two, in order
     "Adjectives that suit a noun."
-    if not g.chance(p): return []
-    fit = g.lex.where("adjectives", noun.en, lambda adj: _suits(adj, noun))
-    if verb and "make" in verb.flags: fit = [adj for adj in fit if _made(adj)]
+    fit = suiting(g, noun, verb) if g.chance(p) else []
     if not fit: return []
     one, two = g.pick(fit), g.pick(fit)
     alone = one.rank == two.rank or "person" in noun.tags
@@ -321,6 +344,7 @@ def _made(adj):
     "Can a thing be made so?"
     return adj.rank in (2, 5) or adj.rank in (1, 3) and not adj.state
 
+# %% ../../nbs/english_german/02_clauses.ipynb #4600b093
 def draw_number(
     g,           # Draws
     noun:Noun,   # A noun, which may lack a plural or a singular
@@ -330,30 +354,43 @@ def draw_number(
     if "plural" in noun.tags: return "p"
     return "p" if noun.de_plural != "-" and g.chance(p) else "s"
 
+def object_number(
+    g,           # Draws
+    verb:Verb,   # What is done to it
+    noun:Noun,   # The object
+    p:float=.25, # Probability of the plural
+) -> str:        # s or p
+    "A number that suits both: nobody collects one coin."
+    return "p" if "plobj" in verb.flags else draw_number(g, noun, p)
+
 # %% ../../nbs/english_german/02_clauses.ipynb #2c5a2efa
-SUBJECT_DETS = dict(s="the the the the the the a a this my our every".split(),
-                    p="the the the the some two three these many several all my our".split())
-_OBJECT = dict(s="the the the the a a a this my our".split(),
-               p="the the the some two three these several my our".split())
+SUBJECT_DETS = dict(s="the the the the the the a a this my our your every".split(),
+                    p="the the the the some two three these many several my our your".split() + ["all the"])
+_OBJECT = dict(s="the the the the a a a this my our your".split(),
+               p="the the the some two three these several my our your".split())
+_MADE = dict(s="a a a the".split(), p="some two three".split())
 OWNED = frozenset("carry clothes hat shoe pet vehicle machine luggage toy kin device".split())
 _MINE = OWNED | frozenset("neighbour teacher doctor colleague guest gardener furn read tool instr".split())
 
+_POSSESSIVE = dict(I="my", you="your", we="our", he="his", she="her", they="their")
 def possessive(
+    g,        # Links
     owner:NP, # Whose it is
-) -> Det:     # his, her, its or their
+) -> Det:     # my, your, our, his, her, its or their
     "The possessive that refers to a noun phrase."
-    stem = "ihr" if owner.num == "p" or owner.gender == "f" else "sein"
-    return Det(dict(he="his", she="her", it="its", they="their")[owner.pronoun], stem, "mixed", "sp", "PRP$")
+    if owner.pronoun == "it": return Det("its", "ihr" if owner.gender == "f" else "sein", "mixed", "sp", "PRP$")
+    return g.lex.dets[_POSSESSIVE[owner.pronoun]]
 
 # %% ../../nbs/english_german/02_clauses.ipynb #3b72b29d
 def _draw_det(g, noun, num, owner, dets, definite):
     the, single = g.lex.dets["the"], num == "p" and "single" in noun.tags  # nobody has several mothers
-    owned = owner and owner.pronoun and noun.tags & OWNED and "transit" not in noun.tags
-    if owned and not single and g.chance(.2): return possessive(owner)
+    owns = owner and owner.pronoun and owner.is_a("person", "animal")
+    owned = noun.tags & OWNED and "transit" not in noun.tags
+    if owns and owned and not single and g.chance(.2): return possessive(g, owner)
     if "mass" in noun.tags: return NO_DET if g.chance(.6) and not definite else the
     det = g.lex.dets[g.pick(dets[num])]
     if det.pattern == "fixed" and "couple" in noun.tags: return the  # nobody says "drei Eltern"
-    if det.en in ("my", "our"): return det if noun.tags & _MINE and not single else the
+    if det.en in ("my", "our", "your"): return det if noun.tags & _MINE and not single else the
     return det if det.en in ("this", "these") or not definite else the
 
 def draw_phrase(
@@ -367,12 +404,22 @@ def draw_phrase(
     verb=None,           # The verb it is the object of
 ) -> NP:                 # A noun phrase that makes sense
     "A noun phrase around a noun."
-    num = "p" if "plural" in noun.tags else num or draw_number(g, noun)
-    if p_adj is None: p_adj = .25 if "person" in noun.tags else .4
+    if "plural" in noun.tags: num = "p"
+    num = num or (object_number(g, verb, noun) if verb else draw_number(g, noun))
+    if verb and "make" in verb.flags: owner, dets = None, _MADE  # nobody bakes this cake, or his
+    if p_adj is None: p_adj = .2 if "person" in noun.tags else .4
     det = _draw_det(g, noun, num, owner, dets, definite)
     return noun_phrase(g, noun, num, det, draw_adjectives(g, noun, p_adj, verb))
 
 # %% ../../nbs/english_german/02_clauses.ipynb #3248ba19
+_PEOPLE = "I I I you you we we he she they".split()
+def draw_person(
+    g,              # Draws
+    case:str="nom", # Its case
+) -> NP:            # I, you, we, he, she, they
+    "A personal pronoun."
+    return person(g, g.pick(_PEOPLE), case)
+
 def draw_subject(
     g,                   # Draws
     verb:Verb,           # What it shall do
@@ -381,7 +428,9 @@ def draw_subject(
     p_adj=None,          # Probability of an adjective
 ) -> NP:                 # The subject
     "A subject that can do it."
-    if "person" in verb.subjects and num != "p" and g.chance(.12): return name_phrase(g, g.pick(g.lex.names))
+    if "person" in verb.subjects:
+        if num is None and g.chance(.25): return draw_person(g)
+        if num != "p" and g.chance(.12): return name_phrase(g, g.pick(g.lex.names))
     noun = g.pick(g.lex.nouns_with(verb.subjects))
     g.pairs.append(("subject", noun.en, verb.key))
     return draw_phrase(g, noun, None, num, p_adj, SUBJECT_DETS, definite)
@@ -413,17 +462,25 @@ def add_object(
                     np.de(v.case))
     c.parts.append(Part(slot, en, de, np.rel))
 
-def _give_two(g, c, direct, person):
-    de, k = person.de("dat"), g.link()
-    if c.verb.frame == "t" or g.chance(0.5):
-        c.parts.append(Part("to", ("PP", [("TO", "to", k), person.en]), [(de[0][0], de[0][1] + k)] + de[1:]))
-    else: c.parts.append(Part("iobj", person.en, de))
-    c.parts.append(Part("obj" if direct.definite else "objindef", direct.en, direct.de("acc")))
+def _give_two(g, c, direct, who):
+    de, k = who.de("dat"), g.link()
+    if c.verb.frame == "t" or g.chance(.3 if who.is_pronoun else .5):
+        c.parts.append(Part("to", ("PP", [("TO", "to", k), who.en]), [(de[0][0], de[0][1] + k)] + de[1:]))
+    else: c.parts.append(Part("iobj", who.en, de))
+    slot = "objpron" if direct.is_pronoun else "obj" if direct.definite else "objindef"
+    c.parts.append(Part(slot, direct.en, direct.de("acc")))
+
+def _somebody(g, c):
+    "A pronoun as object, which is not the subject again."
+    np = draw_person(g, "acc")
+    g.need(np.pronoun != c.subj.pronoun and {np.pronoun, c.subj.pronoun} != {"I", "we"})
+    return np
 
 def _object(g, c, definite=False, p_adj=None):
+    if "person" in c.verb.objects and g.chance(.3): return _somebody(g, c)
     noun, v = draw_object_noun(g, c), c.verb
     if "transit" in noun.tags and v.frame == "p": return noun_phrase(g, noun, "s", g.lex.dets["the"])
-    return draw_phrase(g, noun, c.subj, "p" if "plobj" in v.flags else None, p_adj, definite=definite, verb=v)
+    return draw_phrase(g, noun, c.subj, None, p_adj, definite=definite, verb=v)
 
 # %% ../../nbs/english_german/02_clauses.ipynb #b870b4e1
 @lru_cache(maxsize=None)
@@ -443,17 +500,20 @@ def _template(text):
     next(words)      # the bracket that opens the tree
     return node()
 
+def _grow(node, leaf):
+    "The tree of a template; `leaf` makes a leaf of label and word."
+    label, part = node
+    return leaf(label, part) if isinstance(part, str) else (label, [_grow(kid, leaf) for kid in part])
+
 def _fixed(g, row, slot):
     "A phrase of the lexicon, with links of its own."
     pairs = [(*map(int, p.split("-")), g.link()[0]) for p in row["alignment"].split()]
     places = count()
-    def grow(node):
-        label, part = node
-        if isinstance(part, list): return (label, [grow(kid) for kid in part])
+    def leaf(label, word):
         i = next(places)
-        return (label, part, tuple(link for a, _, link in pairs if a == i))
+        return (label, word, tuple(link for a, _, link in pairs if a == i))
     de = [(word, tuple(link for _, b, link in pairs if b == j)) for j, word in enumerate(row["de"].split())]
-    return Part(slot, grow(_template(row["tree"])), de)
+    return Part(slot, _grow(_template(row["tree"]), leaf), de)
 
 # %% ../../nbs/english_german/02_clauses.ipynb #9d215d96
 _FUTURE = dict.fromkeys("fut can must should may want would".split(), ("fut",))
@@ -477,8 +537,7 @@ def _manner(g, c):
 # %% ../../nbs/english_german/02_clauses.ipynb #9b84b133
 def pp_part(
     g,        # Links
-    en:str,   # English preposition, one or more words
-    tags:str, # Their tags
+    tree:str, # English phrase, with (NP *) where its noun phrase goes
     de:str,   # German preposition
     case:str, # Case that it governs
     np:NP,    # Its noun phrase
@@ -486,7 +545,8 @@ def pp_part(
 ) -> Part:    # A prepositional phrase in both languages
     "A prepositional phrase."
     k = g.link()
-    return Part(slot, ("PP", english_leaves(tags, en, k) + [np.en]), german_pp(de, case, np, k))
+    en = _grow(_template(tree), lambda label, word: np.en if word == "*" else (label, word, k))
+    return Part(slot, en, german_pp(de, case, np, k))
 
 def draw_site(
     g,               # Draws
@@ -494,11 +554,12 @@ def draw_site(
     p_adj:float=.15, # Probability of an adjective
 ) -> NP:             # Mostly with "the"
     "A noun phrase for a place."
-    return noun_phrase(g, noun, "s", g.lex.dets[g.pick(["the"]*8 + ["a", "this"])], draw_adjectives(g, noun, p_adj))
+    det = "the" if noun.tags & {"room", "chamber", "bed"} else g.pick(["the"]*8 + ["a", "this"])
+    return noun_phrase(g, noun, "s", g.lex.dets[det], draw_adjectives(g, noun, p_adj))
 
 def _by_row(g, use, slot):
     row = g.pick(g.lex.where("prepositions", use, lambda r: r["use"] == use))
-    return pp_part(g, row["en"], row["tree"], row["de"], row["case"],
+    return pp_part(g, row["tree"], row["de"], row["case"],
                    draw_site(g, g.pick(g.lex.nouns_with(tuple(row["tags"].split(","))))), slot)
 
 # %% ../../nbs/english_german/02_clauses.ipynb #4929dd48
@@ -514,7 +575,8 @@ def place_part(
     wild = s and s.tags & {"animal", "insect"} and "pet" not in s.tags
     def fit(): return [n for n in g.lex.nouns_with(v.places) if n.place and (not wild or n.tags & _OUTDOOR)]
     noun = g.pick(g.lex.keep(("place", v.places, bool(wild)), fit))
-    return pp_part(g, noun.place[0][0], "IN", noun.place[0][1], "dat", draw_site(g, noun), "place")
+    en, de = noun.place[0]
+    return pp_part(g, f"(PP (IN {en}) (NP *))", de, "dat", draw_site(g, noun), "place")
 
 def goal_part(
     g,           # Draws
@@ -525,7 +587,8 @@ def goal_part(
     if preps == ("swim",): return _by_row(g, "swim", "goal")
     def fit(): return [(n, e, d) for n in g.lex.nouns_with(tags) for e, d in n.direction if e in preps]
     noun, en, de = g.pick(g.lex.keep(("goal", preps, tags), fit))
-    return pp_part(g, en, "TO" if en == "to" else "IN", de, "dat" if de == "zu" else "acc", draw_site(g, noun), "goal")
+    tree = f"(PP ({'TO' if en == 'to' else 'IN'} {en}) (NP *))"
+    return pp_part(g, tree, de, "dat" if de == "zu" else "acc", draw_site(g, noun), "goal")
 
 # %% ../../nbs/english_german/02_clauses.ipynb #7c5b94b0
 def new_clause(
@@ -536,10 +599,16 @@ def new_clause(
 ) -> Clause:   # With a tense that the verb allows
     "A clause of subject and verb."
     if {"st", "noprog"} & verb.flags: tense = dict(prog="pres", pastprog="past").get(tense, tense)
-    if verb.en_forms["past"] == verb.en_forms["base"] and subj.num == "p":
+    if verb.en_forms["past"] == verb.en_forms["base"] and subj.num != "s":  # "I put": today or yesterday?
         tense = dict(pres="prog", past="perf").get(tense, tense)
     if "noperf" in verb.flags and tense == "perf": raise Redraw
     return Clause(subj, verb, tense, g.link(), g.link(), g.link(), g.link())
+
+def _recipient(g, c, direct):
+    if g.chance(.35) and not direct.is_pronoun: return _somebody(g, c)
+    who = g.pick(g.lex.nouns_with(("person",)))
+    g.need(who is not c.subj.noun and who is not direct.noun)
+    return draw_phrase(g, who, c.subj, p_adj=.2)
 
 _TWO = ("into", "to"), ("room", "public", "stop", "garden", "forest")
 def add_complements(
@@ -551,9 +620,8 @@ def add_complements(
     v = c.verb
     if v.frame in ("a", "d", "p", "put", "x"): add_object(g, c, _object(g, c, **kw))
     if v.frame in ("b", "t"):
-        direct, who = _object(g, c, **kw), g.pick(g.lex.nouns_with(("person",)))
-        g.need(who is not c.subj.noun and who is not direct.noun)
-        _give_two(g, c, direct, draw_phrase(g, who, c.subj, p_adj=.2))
+        direct = _object(g, c, **kw)
+        _give_two(g, c, direct, _recipient(g, c, direct))
     if v.frame == "put": c.parts.append(_by_row(g, "goal", "goal"))
     if v.frame == "x" or "goal" in v.flags and g.chance(.6): c.parts.append(goal_part(g, *_TWO))
     if v.frame == "dir": c.parts.append(goal_part(g, v.objects, v.places))

@@ -16,10 +16,11 @@ from .agreement import (NO_DET, NP, RELATIVES, ending, english_leaves, name_phra
                                                      noun_phrase, pronoun)
 from .clauses import (GERMAN_COMMA, OWNED, SUBJECT_DETS, Draws, Example, Part, Redraw,
                                                    add_adjuncts, add_complements, add_object, draw_adjectives,
-                                                   draw_number, draw_object_noun, draw_phrase, draw_site, draw_subject,
+                                                   draw_object_noun, draw_person, draw_phrase, draw_site, draw_subject,
                                                    draw_verb, english_clause, finish, german_clause, has, infinitive,
-                                                   new_clause, place_part, pp_part, question, random_clause, statement,
-                                                   subordinate, time_part)
+                                                   new_clause, object_number, place_part, pp_part, question,
+                                                   random_clause, statement, subordinate, suiting,
+                                                   time_part)
 
 # %% ../../nbs/english_german/03_constructions.ipynb #11f389a1
 CONSTRUCTIONS = {}
@@ -99,12 +100,12 @@ def passive(g): # g: the Grammar that draws
     g.need(not v.prep)
     noun = g.pick(g.lex.nouns_with(v.objects))
     g.pairs.append(("object", v.key, noun.en))
-    c = new_clause(g, draw_phrase(g, noun), v, "pres")
+    c = new_clause(g, draw_phrase(g, noun, num=object_number(g, v, noun)), v, "pres")
     c.passive, c.tense = True, g.pick("pres past past must can fut".split())
     if "agentless" not in v.flags or g.chance(.5):
         who = draw_subject(g, v)
-        g.need(who.noun is not noun)
-        c.parts.append(pp_part(g, "by", "IN", "von", "dat", who, "agent"))
+        g.need(who.noun is not noun and not who.is_pronoun)
+        c.parts.append(pp_part(g, "(PP (IN by) (NP *))", "von", "dat", who, "agent"))
     if g.chance(.4): c.parts.append(time_part(g, c.tense))
     return statement(g, c)
 
@@ -129,8 +130,8 @@ def numeral(g): # g: the Grammar that draws
     c = _fresh(g, draw_verb(g, "a"))
     noun = draw_object_noun(g, c)
     g.need(noun.de_plural != "-" and "couple" not in noun.tags)
-    det = g.lex.dets[g.pick("two three four five six seven eight nine ten".split())]
-    add_object(g, c, noun_phrase(g, noun, "p", det, draw_adjectives(g, noun, .5)))
+    det = g.lex.dets[g.pick("two two two three three three four four five six seven eight nine ten".split())]
+    add_object(g, c, noun_phrase(g, noun, "p", det, draw_adjectives(g, noun, .5, c.verb)))
     return statement(g, add_adjuncts(g, c))
 
 @construction(4)
@@ -140,7 +141,7 @@ def compound_noun(g): # g: the Grammar that draws
     c = _fresh(g, v, "pres prog past perf" + ("" if "st" in v.flags else " must can"))
     g.need(c.subj.noun is not noun)
     g.pairs.append(("object", c.verb.key, noun.en))
-    add_object(g, c, draw_phrase(g, noun, c.subj, verb=c.verb))
+    add_object(g, c, draw_phrase(g, noun, c.subj, verb=v))
     return statement(g, add_adjuncts(g, c))
 
 def _object_verbs(g, noun):
@@ -163,20 +164,25 @@ def _words(tree):
     "The English words of a tree."
     return [tree[1]] if len(tree) == 3 else [word for kid in tree[1] for word in _words(kid)]
 
+def _bearer(g):
+    if g.chance(.25): return draw_person(g)
+    return draw_phrase(g, g.pick(g.lex.nouns), p_adj=.25, dets=SUBJECT_DETS)
+
 @construction(4)
 def predicate(g): # g: the Grammar that draws
-    s = draw_phrase(g, g.pick(g.lex.nouns), p_adj=.25, dets=SUBJECT_DETS)
+    s = _bearer(g)
     adj = g.pick(_states(g, s))
     g.need(not any(adj.en in word for word in _words(s.en)))  # nor in another word: "old", "gold"
-    g.pairs.append(("adjective", adj.en, s.noun.en))
+    if s.noun: g.pairs.append(("adjective", adj.en, s.noun.en))
     c = _copula(g, s, adj, g.pick(["pres", "past"]))
-    passing = {"person", "animal"} & s.noun.tags or adj.en in _PASSING
+    passing = s.is_a("person", "animal") or adj.en in _PASSING
     if passing and g.chance(.6): c.parts.append(time_part(g, "prog" if c.tense == "pres" else "past"))
     return statement(g, c)
 
 # %% ../../nbs/english_german/03_constructions.ipynb #86420209
 _KINDS = frozenset(
-    "person animal vehicle clothes food house public ware luggage instr read furn tool flower town0 film".split()
+    "person animal vehicle clothes fruit berry bake order house public ware luggage instr read furn tool flower town0 "
+    "film".split()
 )
 _NEAR = dict(s="the the the this my our".split(), p="the the these my our".split())
 
@@ -203,9 +209,9 @@ def comparison(g): # g: the Grammar that draws
 def superlative(g): # g: the Grammar that draws
     c = _fresh(g, draw_verb(g, "a"), "pres past perf")
     noun = draw_object_noun(g, c)
-    adj = g.pick([a for a in g.lex.adjectives if a.superlative != "-" and a.tags & noun.tags])
+    adj = g.pick([a for a in suiting(g, noun, c.verb) if a.superlative != "-"])
     g.need("mass" not in noun.tags)
-    add_object(g, c, noun_phrase(g, noun, draw_number(g, noun, .2), g.lex.dets["the"], [(adj, "sup")]))
+    add_object(g, c, noun_phrase(g, noun, object_number(g, c.verb, noun, .2), g.lex.dets["the"], [(adj, "sup")]))
     return statement(g, add_adjuncts(g, c, .3, .3, .1))
 
 # %% ../../nbs/english_german/03_constructions.ipynb #52c006a3
@@ -229,21 +235,31 @@ def _of(g, noun, whole):
     en = ("NP", [head.en, ("PP", [("IN", "of", k), w.en])])
     return NP(en, lambda case: head.de(case) + _genitive(w, k), "s", noun.gender, "it", True, noun)
 
+# %% ../../nbs/english_german/03_constructions.ipynb #4328de0d
 def _owner(g):
     if g.chance(.35): return name_phrase(g, g.pick(g.lex.names))
     people = [n for n in g.lex.nouns_with(("person",)) if n.pronoun and "plural" not in n.tags]
     return draw_phrase(g, g.pick(people), num="s", p_adj=0, dets=_NEAR)
+
+def _old_enough(owner, noun):
+    "Schoolboys have no sons."
+    return owner.noun is None or "young" not in owner.noun.tags or "younger" not in noun.tags
+
+def _others(g, c, noun):
+    "What belongs to somebody else than the subject."
+    owner = _owner(g)
+    g.need(not owner.same(c.subj) and _old_enough(owner, noun))
+    return _owned(g, noun, owner)
 
 @construction(6)
 def possession(g): # g: the Grammar that draws
     part = g.chance(.3)
     noun = g.pick(g.lex.nouns_with(("part",) if part else tuple(sorted(OWNED))))
     v = g.pick([v for v in g.lex.verbs if "view" in v.flags] if part else _object_verbs(g, noun))
-    g.need("transit" not in noun.tags and "own" not in v.flags)
-    if part: np = _of(g, noun, g.pick(g.lex.nouns_with(("whole",))))
-    else: np = _owned(g, noun, _owner(g))
+    g.need("transit" not in noun.tags and v.flags.isdisjoint({"own", "plobj"}))
     c = _fresh(g, v, definite=True)
     g.need(c.subj.noun is not noun)
+    np = _of(g, noun, g.pick(g.lex.nouns_with(("whole",)))) if part else _others(g, c, noun)
     g.pairs.append(("object", v.key, noun.en))
     add_object(g, c, np)
     return statement(g, add_adjuncts(g, c, .25, 0, .15))
@@ -251,7 +267,7 @@ def possession(g): # g: the Grammar that draws
 # %% ../../nbs/english_german/03_constructions.ipynb #c35912fc
 def _kein(g, c):
     noun = draw_object_noun(g, c)
-    num = draw_number(g, noun)
+    num = object_number(g, c.verb, noun)
     det = NO_DET if num == "p" or "mass" in noun.tags else g.lex.dets["a"]
     np = noun_phrase(g, noun, num, det, draw_adjectives(g, noun, .3, c.verb), not_link=c.n)
     c.neg, np.definite = "kein", False
@@ -276,7 +292,7 @@ _WHO = dict(nom="wer", acc="wen", dat="wem")
 
 @construction(5)
 def yes_no_question(g): # g: the Grammar that draws
-    c = random_clause(g, tenses="pres prog past perf can must fut", ban="st", definite=True, time=.3)
+    c = random_clause(g, tenses="pres prog past perf can must fut", ban="st thing", definite=True, time=.3)
     g.need(not has(c, "mid"))
     return question(g, c)
 
@@ -311,7 +327,9 @@ def _which(g):
     g.need(noun.de_plural != "-")
     det = g.lex.dets["how many" if many else "which"]
     num = "p" if many or "plural" in noun.tags else "s"
-    return _ask(g, c, noun_phrase(g, noun, num, det, draw_adjectives(g, noun, .3)))
+    np = noun_phrase(g, noun, num, det, draw_adjectives(g, noun, .3, c.verb))
+    if many: np.en = ("NP", [("WHADJP", np.en[1][:2]), *np.en[1][2:]])
+    return _ask(g, c, np)
 
 def _where(g):
     en, de = g.pick([("where", "wo"), ("when", "wann"), ("why", "warum")])
@@ -343,7 +361,7 @@ def existential(g): # g: the Grammar that draws
     c = new_clause(g, there, g.lex.there, g.pick(["pres", "pres", "past"]))
     at = noun_phrase(g, site, "s", g.lex.dets[g.pick(["the", "the", "this"])], draw_adjectives(g, site, .3))
     (en, de), *_ = site.place
-    c.parts += [Part("objindef", np.en, np.de("acc")), pp_part(g, en, "IN", de, "dat", at, "place")]
+    c.parts += [Part("objindef", np.en, np.de("acc")), pp_part(g, f"(PP (IN {en}) (NP *))", de, "dat", at, "place")]
     if g.chance(.35): c.front = c.parts[1]
     return statement(g, c)
 
@@ -360,8 +378,8 @@ def likes_to(g): # g: the Grammar that draws
         add_object(g, c, noun_phrase(g, noun, num, NO_DET, draw_adjectives(g, noun, .3, v)))
     else: add_complements(g, c)
     if v.places and not has(c, "place") and g.chance(.35): c.parts.append(place_part(g, c))
-    like = ("VBP", "like", k) if c.subj.num == "p" else ("VBZ", "likes", k)
-    tree = ("S", [c.subj.en, ("VP", [like, infinitive(g, c).en]), (".", ".", dot)])
+    like = ("VBZ", "likes", k) if c.subj.num == "s" else ("VBP", "like", k)
+    tree = ("S", [c.subj.en, ("VP", [like, infinitive(g, c, to=k).en]), (".", ".", dot)])
     c.parts.append(Part("manner", None, [("gern", k)]))
     return tree, german_clause(g, c) + [(".", dot)]
 
@@ -370,16 +388,14 @@ def reflexive(g): # g: the Grammar that draws
     return statement(g, random_clause(g, "i p a", "pres prog past perf fut", need="refl"))
 
 # %% ../../nbs/english_german/03_constructions.ipynb #335eeafc
-def _is_person(np): return np.noun is None or "person" in np.noun.tags  # a name has no noun
-
 def _reason(g, c, tense, against=False):
     g.need(c.subj.pronoun)
     me, moods = pronoun(g, c.subj), g.lex.moods[c.verb.en]
     if against: return _copula(g, me, g.pick([a for a in _states(g, c.subj) if a.en not in moods]), tense)
     mood = g.pick(moods)
     if mood != "want": return _copula(g, me, g.pick([a for a in _states(g, c.subj) if a.en == mood]), tense)
-    v = draw_verb(g, "i a a d p", ban="st noprog nopass thing nolike")
-    g.need(c.subj.pronoun != "it" and _is_person(c.subj) and "person" in v.subjects and v is not c.verb)
+    v = draw_verb(g, "i a a d p", ban="st noprog nopass thing nolike unwilled")
+    g.need(c.subj.pronoun != "it" and c.subj.is_a("person") and "person" in v.subjects and v is not c.verb)
     return random_clause(g, verb=v, subj=me, tenses="want" if tense == "pres" else "wanted", time=0, place=.2, manner=0)
 
 def _subject_verbs(g, np):
@@ -387,12 +403,15 @@ def _subject_verbs(g, np):
     def fit(v): return v.frame in ("i", "a", "d", "p") and not tags.isdisjoint(v.subjects)
     return g.lex.where("verbs", ("subject", np.noun and np.noun.en), fit)
 
+def _again(g, np, **rest):
+    "Another clause about the same subject, which is a pronoun now."
+    return random_clause(g, subj=pronoun(g, np), verb=g.pick(_subject_verbs(g, np)), **rest)
+
 def _second_clause(g, kind, first, tense, lasting):
     if kind in ("reason", "concession", "condition"): return _reason(g, first, tense, kind == "concession")
     rest = dict(tenses=lasting, time=0, place=.2, manner=.1)
-    if not (first.subj.pronoun and g.chance(0.3)):
-        return random_clause(g, "i a d p", ban="thing st", definite=True, **rest)
-    return random_clause(g, subj=pronoun(g, first.subj), verb=g.pick(_subject_verbs(g, first.subj)), **rest)
+    if kind != "while" and first.subj.pronoun and g.chance(.5): return _again(g, first.subj, **rest)
+    return random_clause(g, "i a d p", ban="thing st", definite=True, **rest)
 
 # %% ../../nbs/english_german/03_constructions.ipynb #e2c5e42e
 def _two_clauses(g):
@@ -407,7 +426,7 @@ def _two_clauses(g):
     c = random_clause(g, verb=v, tenses=lasting, time=0, place=.2, manner=.1, definite=True, p_adj=0 if moody else .15)
     s = _second_clause(g, kind, c, tense, lasting)
     g.need("perf" not in (c.tense, s.tense) and c.verb is not s.verb)
-    g.need(s.subj.is_pronoun or s.subj.noun is not c.subj.noun)
+    g.need(s.subj.is_pronoun or not s.subj.same(c.subj))
     return row["en"], row["de_past" if tense == "past" else "de_present"], c, s
 
 @construction(9)
@@ -419,7 +438,8 @@ def subordinate_clause(g): # g: the Grammar that draws
 @construction(7)
 def fronted_clause(g): # g: the Grammar that draws
     en, de, c, s = _two_clauses(g)
-    if s.subj.is_pronoun: s.subj, c.subj = c.subj, s.subj # the name first, the pronoun after it
+    if s.subj.is_pronoun and s.subj.pronoun == c.subj.pronoun:
+        s.subj, c.subj = c.subj, s.subj  # the name first, the pronoun after it
     c.front = subordinate(g, en, de, s)
     c.front.de = c.front.de[1:-1] + [(",", g.link())]
     c.parts.append(c.front)
@@ -432,21 +452,22 @@ def that_clause(g): # g: the Grammar that draws
     c = _fresh(g, v, "pres pres past" if v.frame == "o" else "pres", definite=True, p_adj=.15)
     tenses = "past" if c.tense == "past" else "pres prog past fut perf"
     s = random_clause(g, "i a d p", tenses=tenses, ban="thing", time=.3, place=.2, manner=.1, definite=True)
-    g.need(s.subj.noun is None or s.subj.noun is not c.subj.noun)
+    g.need(s.subj.is_pronoun or not s.subj.same(c.subj))
     g.need(c.tense != "past" or s.tense == "past")
     c.parts.append(subordinate(g, *(("that", "dass") if v.frame == "s" else ("whether", "ob")), s))
     return statement(g, c)
 
 def _join(g, a, b, en="and", de="und"):
-    k, dot = g.link(), g.link()
-    tree = ("S", [("S", english_clause(g, a)), ("CC", en, k), ("S", english_clause(g, b)), (".", ".", dot)])
-    comma = [GERMAN_COMMA] if en == "but" else []
-    return tree, german_clause(g, a) + comma + [(de, k)] + german_clause(g, b) + [(".", dot)]
+    k, dot, pause = g.link(), g.link(), g.link()
+    commas, german_commas = ([(",", ",", pause)], [(",", pause)]) if en == "but" else ([], [])
+    clauses = [("S", english_clause(g, a)), *commas, ("CC", en, k), ("S", english_clause(g, b))]
+    tree = ("S", clauses + [(".", ".", dot)])
+    return tree, german_clause(g, a) + german_commas + [(de, k)] + german_clause(g, b) + [(".", dot)]
 
 def _both(g):
     v = draw_verb(g, "i a d p dir", ban="thing")
-    a, b, k = draw_subject(g, v, num="s", p_adj=.2), draw_subject(g, v, num="s", p_adj=.2), g.link()
-    g.need(a.num == b.num == "s" and a.noun is not b.noun)
+    a, b, k = draw_subject(g, v, True, "s", .2), draw_subject(g, v, True, "s", .2), g.link()
+    g.need(a.num == b.num == "s" and not a.same(b))
     en = ("NP", [a.en, ("CC", "and", k), b.en])
     both = NP(en, lambda case: a.de(case) + [("und", k)] + b.de(case), "p", "m", "they", True, a.noun)
     return statement(g, random_clause(g, verb=v, subj=both))
@@ -456,8 +477,10 @@ def coordination(g): # g: the Grammar that draws
     if g.chance(.4): return _both(g)
     tense = g.pick(["pres", "prog", "past"])
     rest = dict(tenses=tense, ban="thing", time=0, place=.2, manner=.1, definite=True)
-    a, b = random_clause(g, "i a d p", **rest), random_clause(g, "i a d p", **rest)
-    g.need(a.subj.noun is not b.subj.noun and a.verb is not b.verb)
+    a = random_clause(g, "i a d p", **rest)
+    again = a.subj.pronoun and g.chance(.5)
+    b = _again(g, a.subj, tenses=tense, time=0, place=.2, manner=.1) if again else random_clause(g, "i a d p", **rest)
+    g.need((again or not a.subj.same(b.subj)) and a.verb is not b.verb and a.tense == b.tense)
     return _join(g, a, b, *(("but", "aber") if g.chance(.3) else ("and", "und")))
 
 # %% ../../nbs/english_german/03_constructions.ipynb #4bd06709
@@ -486,7 +509,7 @@ def _whom_one_does(g, np, main):
     g.need(v is not main)
     g.pairs.append(("object", v.key, np.noun.en))
     c = _fresh(g, v, "pres past perf", definite=True, p_adj=.15)
-    g.need(c.subj.noun is not np.noun)
+    g.need(c.subj.noun is not np.noun and (np.num == "p" or "plobj" not in v.flags))
     r = _relative_pronoun(g, np, v.case)
     _attach(np, ("SBAR", [r.en, ("S", english_clause(g, c))]), r.de(v.case) + german_clause(g, c, "final"))
     return c
@@ -500,7 +523,7 @@ def _whose_does(g, np, main):
               True, noun)
     v = g.pick(_subject_verbs(g, mine))
     c = random_clause(g, verb=v, subj=subj, tenses="pres past perf", time=0, place=.3, manner=.1)
-    g.need(noun is not np.noun and v is not main)
+    g.need(noun is not np.noun and v is not main and _old_enough(np, noun))
     who, *rest = english_clause(g, c)
     _attach(np, ("SBAR", [who, ("S", rest)]), german_clause(g, c, "final"))
     return c
@@ -508,6 +531,7 @@ def _whose_does(g, np, main):
 # %% ../../nbs/english_german/03_constructions.ipynb #4d590932
 _HEADS = dict(s="the the the a".split(), p="the the some three".split())
 def _head(g, noun, verb=None): return draw_phrase(g, noun, None, None, .25, _HEADS, verb=verb)
+
 def _in_time(main, rel): return main.tense not in ("past", "perf") or rel.tense not in ("pres", "prog")
 
 @construction(9)
@@ -547,7 +571,7 @@ def zu_infinitive(g): # g: the Grammar that draws
 def purpose(g):  # g: the Grammar that draws
     v = g.pick([v for v in g.lex.verbs if "go" in v.flags])
     c = random_clause(g, verb=v, tenses="pres prog past perf", time=0, manner=.1)
-    g.need(_is_person(c.subj))
+    g.need(c.subj.is_a("person"))
     c.parts.append(infinitive(g, _plan(g, c.subj, "errand"), um=True))
     return statement(g, c)
 
@@ -557,13 +581,14 @@ def far_pronoun(g):  # g: the Grammar that draws
     def fit(v): return v.frame == "a" and v.en in g.lex.reasons and "refl" not in v.flags
     v = g.pick(g.lex.where("verbs", "far", fit))
     c = _fresh(g, v, "pres prog past perf", definite=True, p_adj=.2)
-    g.need(c.subj.num == "s" and _is_person(c.subj))
+    g.need(c.subj.num != "p" and c.subj.is_a("person"))
     noun = draw_object_noun(g, c)
     g.need("person" not in noun.tags)
-    np = draw_phrase(g, noun, c.subj, None, .25, definite="mass" in noun.tags or g.chance(.4), verb=v)
+    finish_it, p_adj = (_because, 0) if g.chance(.6) else (_and_then, .25)
+    np = draw_phrase(g, noun, c.subj, None, p_adj, definite="mass" in noun.tags or g.chance(.4), verb=v)
     add_object(g, c, np)
     if g.chance(.25) and not c.stative: c.parts.append(time_part(g, c.tense, first=True))
-    return _because(g, c, np) if g.chance(.6) else _and_then(g, c, np)
+    return finish_it(g, c, np)
 
 def _because(g, c, np):
     reasons = g.lex.reasons[c.verb.en]
@@ -574,9 +599,9 @@ def _because(g, c, np):
     return statement(g, c)
 
 def _and_then(g, c, np):
-    v = g.pick([v for v in _object_verbs(g, np.noun) if v.flags.isdisjoint({"make", "st", "nopass", "refl"})])
+    v = g.pick([v for v in _object_verbs(g, np.noun) if v.flags.isdisjoint({"make", "st", "nopass", "refl", "plobj"})])
     d = _fresh(g, v, c.tense, definite=True, p_adj=.2)
     g.need("get" not in v.flags and v.en != c.verb.en)
-    g.need(_is_person(d.subj) and d.subj.noun is not c.subj.noun and d.tense == c.tense)
+    g.need(d.subj.is_a("person") and not d.subj.same(c.subj) and d.tense == c.tense)
     add_object(g, d, pronoun(g, np, d.verb.case))
     return _join(g, c, d)
