@@ -2,17 +2,15 @@
 
 The corpus is the built-in one.
 
-    python benchmarks/attention_maps.py                  # trains the model of `make demo`, then measures
-    python benchmarks/attention_maps.py --model runs/demo   # measures a model that is there
-    python benchmarks/attention_maps.py --untrained      # adds to the results what three untrained models show
+    python benchmarks/attention_maps.py                     # the model that comes with the package
+    python benchmarks/attention_maps.py --model runs/demo   # another one that was trained on this corpus
 
 Writes results/attention_maps.json, which the lessons on attention maps, on heads and on alignment read: for every head
 the alignment error rate on the test split, how often it looks at the word that another one depends on, and how many
-words the model gets right without it; and a few example maps. `minutes` are by the clock, `cpu_minutes` of computing
-(they differ on a busy machine).
+words the model gets right without it; the same counts for three models of this shape that were never trained; and a
+few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
 """
 import argparse
-import json
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -25,7 +23,6 @@ from common import cpu_name, one_line, write
 
 from transformer_nb.attention_maps import KINDS, compact, forced_attention, to_words
 from transformer_nb.core import default_device, seed_everything
-from transformer_nb.corpora import Split
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.english_german.grammar import builtin_corpus
@@ -33,37 +30,14 @@ from transformer_nb.evaluation import score
 from transformer_nb.experiments.alignment import aer, diagonal, head_aer
 from transformer_nb.experiments.heads import (averaged_heads, between, cut_path, dependency, head_distance, looks_at,
                                                per_head, uniform_heads, without_heads, words_right)
-from transformer_nb.tokenizer import train_tokenizer
-from transformer_nb.training import Trainer, TrainingConfig
-from transformer_nb.transformer import Transformer, preset
+from transformer_nb.transformer import Transformer
 from transformer_nb.translation import Translator
 
 OUT = Path(__file__).parent/'results'/'attention_maps.json'
-RUN = Path('runs')/'attention_maps'  # the trained model stays here; --model of the same name measures it once more
 NAMES = {'pronoun': ('far_pronoun',), 'agreement': ('relative_clause',), 'bracket': ('perfect', 'modal', 'separable')}
 
 
 def pairs_of(examples): return [(e.en, e.de) for e in examples]
-
-
-# The model
-
-def fresh(corpus, seed):
-    "Tokenizer and untrained model of the recipe of `make demo`."
-    seed_everything(seed)
-    tokenizer = train_tokenizer((side for pair in pairs_of(corpus['train']) for side in pair), 2000)
-    return tokenizer, Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, norm='pre', dropout=0.))
-
-
-def train(corpus, steps, seed, device):
-    "That recipe, with a fixed number of steps."
-    if RUN.exists(): raise SystemExit(f'{RUN}: is there already; measure it with --model {RUN}, or remove it')
-    tokenizer, model = fresh(corpus, seed)
-    splits = [Split(pairs_of(corpus[name])) for name in ('train', 'val')]
-    settings = TrainingConfig(steps=steps, batch_tokens=1536, warmup=200, lr_factor=.8, seed=seed, device=str(device),
-                              checkpoints=20)
-    Trainer(model, tokenizer=tokenizer, train=splits[0], val=splits[1], cfg=settings, out=RUN).fit(quiet=True)
-    return Translator.from_pretrained(RUN, str(device))
 
 
 # What is measured
@@ -160,11 +134,11 @@ def ablation(translator, cases, others):
 def together(translator, cases, others, dependencies):
     "Accuracy without the 1 to 4 heads that look most often at the far end, and without those that do so least."
     out = {}
-    for name, kind in (('pronoun', 'encoder'), ('bracket', 'decoder')):
-        grid = dependencies[name][kind]['heads']
-        looks = {(kind, layer, head): v for layer, row in enumerate(grid) for head, v in enumerate(row)}
+    for name, kinds in (('pronoun', KINDS), ('bracket', ['decoder'])):
+        looks = {(kind, layer, head): v for kind in kinds
+                 for layer, row in enumerate(dependencies[name][kind]['heads']) for head, v in enumerate(row)}
         ranked = sorted(looks, key=lambda place: -looks[place])
-        out[name] = {'kind': kind, 'heads': ranked[:4], 'other heads': ranked[:-5:-1]}
+        out[name] = {'heads': ranked[:4], 'other heads': ranked[:-5:-1]}
         for key, heads in (('without them', ranked[:4]), ('without others', ranked[:-5:-1])):
             out[name][key] = []
             for k in range(1, 5):
@@ -221,12 +195,13 @@ def measure_maps(translator, test, cases):
     return result
 
 
-def untrained(corpus, test, cases, seeds=(0, 1, 2)):
+def untrained(translator, test, cases, seeds=(0, 1, 2)):
     "What the maps of models show that have learned nothing: the control."
     rows = []
     for seed in seeds:
-        tokenizer, model = fresh(corpus, seed)
-        rows.append({'seed': seed} | measure_maps(Translator(model.eval(), tokenizer), test, cases))
+        seed_everything(seed)
+        fresh = Translator(Transformer(translator.model.cfg).eval(), translator.tokenizer)
+        rows.append({'seed': seed} | measure_maps(fresh, test, cases))
     return rows
 
 
@@ -235,19 +210,22 @@ def measure_edits(translator, test, cases, dependencies):
     fewer = {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()}
     others = by_length(test[:100], lambda e: e)
     result = {'ablation': ablation(translator, fewer, others),
-              'together': together(translator, fewer, others, dependencies), 'paths': {}}
-    for kinds in (kinds for n in range(4) for kinds in combinations(KINDS, n)):
-        result['paths'][' + '.join(kinds) or 'none'] = paths(translator, cases['pronoun'][:100], kinds)
+              'together': together(translator, fewer, others, dependencies)}
+    ways = [kinds for n in range(4) for kinds in combinations(KINDS, n)]
+    result['paths'] = {name: {' + '.join(kinds) or 'none': paths(translator, cases[name], kinds)
+                              for kinds in ways} for name in ('pronoun', 'agreement')}
     return result
 
 
 def about(args, translator, test, device):
     "Under what circumstances it was measured."
     bleu = score(translator.translate([e.en for e in test]), [e.de for e in test])['BLEU']
-    return {'command': 'python benchmarks/attention_maps.py' + (f' --model {args.model}' if args.model else ''),
+    named = '' if args.model == 'demo' else f' --model {args.model}'
+    return {'command': f'python benchmarks/attention_maps.py{named}',
+            'model': args.model,
             'seed': args.seed,
             'steps': translator.about['step'],
-            'trained for': f"{translator.about['seconds']/60:.1f} minutes",
+            'trained for': f"{translator.about.get('minutes') or translator.about['seconds']/60:.1f} minutes",
             'bleu': bleu['score'],
             'signature': bleu['signature'],
             'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
@@ -256,11 +234,9 @@ def about(args, translator, test, device):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--model', type=Path, help='checkpoint directory, instead of training')
-    parser.add_argument('--untrained', action='store_true', help='only add the control with untrained models')
-    parser.add_argument('--steps', type=int, default=1000)
-    parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--sentences', type=int, default=150, help='for each kind of dependency')
+    parser.add_argument('--model', default='demo', help='checkpoint directory; demo is the model of the package')
+    parser.add_argument('--seed', type=int, default=0, help='of the sentences that are drawn')
+    parser.add_argument('--sentences', type=int, default=400, help='for each kind of dependency')
     parser.add_argument('--device', default='auto')
     parser.add_argument('--out', type=Path, default=OUT)
     return parser.parse_args()
@@ -271,18 +247,13 @@ def main():
     device, corpus = default_device(args.device), builtin_corpus()
     test = corpus['test']
     cases = dependencies(NAMES, args.sentences, {e.en for e in corpus['train']}, 1_000_003 + args.seed)
-    if args.untrained:
-        result = json.loads(args.out.read_text(encoding='utf-8'))
-        return write(result | {'untrained': untrained(corpus, test, cases)}, args.out, one_line)
-    if args.model: translator = Translator.from_pretrained(args.model, str(device))
-    else: translator = train(corpus, args.steps, args.seed, device)
+    translator = Translator.from_pretrained(args.model, str(device))
     minutes = lambda: round((time.perf_counter() - start)/60, 1)
-    print(f'model ready after {minutes()} minutes', flush=True)
     result = {'about': about(args, translator, test, device)} | measure_maps(translator, test, cases)
     result['by number'] = by_number(translator, cases['agreement'])
     result |= measure_edits(translator, test, cases, result['dependencies'])
     result['examples'] = examples_of(translator, cases, test)
-    result['untrained'] = untrained(corpus, test, cases)
+    result['untrained'] = untrained(translator, test, cases)
     result['about'] |= {'minutes': minutes(), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
     write(result, args.out, one_line)
     print(f"{args.out}: {args.out.stat().st_size//1000} kB, {result['about']}")
