@@ -17,7 +17,8 @@ from conftest import BIN, tnb
 
 from transformer_nb import checkpoints
 from transformer_nb.core import seed_everything
-from transformer_nb.training import NotFinite, Stopped, Trainer, TrainingConfig
+from transformer_nb.engine.runs import NotFinite, Stopped
+from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 pytestmark = pytest.mark.long(70)  # all: most go on from the same two runs

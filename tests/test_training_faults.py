@@ -24,9 +24,10 @@ from transformer_nb.corpora import Split
 from transformer_nb.engine import distributed
 from transformer_nb.engine.costs import matmul_rate
 from transformer_nb.engine.distributed import World, parallel
+from transformer_nb.engine.runs import NotFinite, computing
 from transformer_nb.regularization import _chunk_by_chunk
 from transformer_nb.tokenizer import Special, train_tokenizer
-from transformer_nb.training import NotFinite, Objective, Trainer, TrainingConfig, batch_loss, computing
+from transformer_nb.training import Objective, Trainer, TrainingConfig, batch_loss
 from transformer_nb.transformer import Transformer, preset
 
 ENV = os.environ | {'OMP_NUM_THREADS': '1'}
@@ -255,7 +256,8 @@ def test_messages_of_the_library_name_no_option_of_a_command(tmp_path):
 
 # GPUs, imitated
 
-OURS = {'transformer_nb.' + name for name in 'training batching regularization optimizer engine.distributed'.split()}
+OURS = {'transformer_nb.' + name for name in
+    'training batching regularization optimizer engine.distributed engine.runs'.split()}
 
 
 def test_a_step_waits_for_the_gpu_once(tmp_path, monkeypatch):

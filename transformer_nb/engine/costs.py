@@ -52,8 +52,8 @@ def matmul_rate(
 ) -> float:                         # Floating-point operations a second
     "The machine's measured speed at matrix products, the ceiling of training; measured once per process."
     device = torch.device(device)
-    # On a GPU two matrices are 0.1 GB; most CPUs have no units for float16 and would take minutes
-    n = 4096 if device.type != 'cpu' else 256 if dtype == torch.float16 else 2048
+    # On a GPU two matrices are 0.1 GB; many CPUs have no units for 16 bits and would take minutes
+    n = 4096 if device.type != 'cpu' else 2048 if dtype == torch.float32 else 512
     while True:
         try: return 2*n**3/matmul_seconds(n, device, dtype)
         except torch.OutOfMemoryError:  # a model in training has left less; smaller ones tell nearly as well

@@ -143,8 +143,7 @@ _OURS = 'transformer_nb.', 'torch.nn.modules.', __name__  # modules whose classe
 def _traceable(step):
     "May TorchScript watch it once and repeat what it saw?"
     if sys.version_info >= (3, 14) or next(step.parameters()).device.type != 'cpu': return False
-    ours = all(type(m).__module__.startswith(_OURS) for m in step.modules())
-    return ours and all(_plain(m, type(m)) for m in step.modules())
+    return all(type(m).__module__.startswith(_OURS) and _plain(m, type(m)) for m in step.modules())
 
 def _traced(step, inputs):
     "The step, with Python left out."
