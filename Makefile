@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo export test test-slow docs lab bench hooks clean
+.PHONY: help demo export test test-slow docs lab blank bench hooks clean
 help:
 	@echo "make demo   train a small Transformer on the built-in corpus, score it, translate (5 minutes)"
-	@echo "make export write package, stubs and README.md from the notebooks, after an edit"
+	@echo "make export write package, stubs, exercises and README.md from the notebooks, after an edit"
 	@echo "make test   run every test: export in step, style, types, notebooks, pytest"
 	@echo "make docs   build the site into _docs/"
 	@echo "make lab    open the lessons in JupyterLab"
+	@echo "make blank  write blank/, the course with stubs to fill in: your code trains and translates"
 	@echo "make bench  measure speed against other libraries"
 
 INSTALL := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e
@@ -27,6 +28,7 @@ demo: .venv/ready
 
 export: .venv/ready
 	$(BIN)/nbdev-export
+	$(BIN)/python tools/build_exercises.py
 	$(BIN)/python tools/build_stubs.py
 	$(BIN)/python tools/build_readme.py
 
@@ -45,6 +47,10 @@ docs: .venv/ready
 
 lab: .venv/ready
 	$(BIN)/jupyter lab nbs
+
+BLANK ?= blank
+blank: .venv/ready
+	$(BIN)/python tools/build_blank.py $(BLANK)
 
 bench: .venv/ready
 	$(BIN)/python -c 'import transformers' 2>/dev/null || $(INSTALL) '.[bench]'

@@ -18,11 +18,13 @@ FLOORS = [  # from the ground up: a module imports from its own floor and from t
     {'attention', 'multihead', 'feed_forward', 'embeddings', 'positional_encoding', 'transformer'},     # §3: the model
     {'english_german.agreement', 'english_german.clauses', 'english_german.constructions', 'english_german.grammar'},
     {'corpora', 'tokenizer', 'batching', 'optimizer', 'regularization', 'checkpoints', 'evaluation'},
-    {'engine.packing', 'engine.costs', 'engine.distributed', 'engine.products', 'engine.inference'},
+    {'engine.packing', 'engine.costs', 'engine.distributed', 'engine.products', 'engine.inference', 'engine.runs'},
     {'training', 'decoding', 'translation'},
     {'parsing', 'attention_maps'},
     {'experiments.why_self_attention', 'experiments.baselines', 'experiments.table2', 'experiments.variations',
      'experiments.heads', 'experiments.alignment'},
+    {'exercises'},
+    {module for module in MODULES if module.startswith('tasks.')},
     {'cli'}]
 KNOW_NO_MODEL = FLOORS[2] | {'corpora', 'tokenizer', 'batching'}
 

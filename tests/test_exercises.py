@@ -1,0 +1,187 @@
+"Exercises: the lessons show what their source says, and whatever a reader gives, `check` answers with a line."
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+from transformer_nb import exercises as ex
+from transformer_nb.core import InputError
+
+ALL = ex.exercises()
+FIRST = [e for e in ALL if ex.is_first(ex.find(e.id))]
+
+
+@pytest.fixture(autouse=True)
+def own_progress(tmp_path, monkeypatch):
+    monkeypatch.setenv('TNB_PROGRESS', str(tmp_path/'home'/'progress.json'))
+
+
+def test_lessons_show_what_the_source_says():
+    command = [sys.executable, 'tools/build_exercises.py', '--check']
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_lesson_out_of_step_is_noticed(tmp_path):
+    for folder in ('nbs', 'tools'): (tmp_path/folder).mkdir()
+    (tmp_path/'tools/build_exercises.py').write_text((ROOT/'tools/build_exercises.py').read_text())
+    for path in ROOT.glob('nbs/*.ipynb'):
+        text = path.read_text().replace('Your turn first: Equation 1', 'Your turn first: Equation 2')
+        (tmp_path/'nbs'/path.name).write_text(text)
+    command = [sys.executable, 'tools/build_exercises.py', '--check']
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.strip() == 'run tools/build_exercises.py for 01_attention.ipynb'
+
+
+def test_ids_are_a_lesson_and_a_number():
+    for lesson in dict.fromkeys(e.lesson for e in ALL):
+        mine = [e for e in ALL if e.lesson == lesson]
+        assert [e.id for e in mine] == [f'{lesson}.{n}' for n in range(1, len(mine) + 1)]
+        assert len(list(ROOT.glob(f'nbs/{lesson}_*.ipynb'))) == 1
+    assert {e.kind for e in ALL} <= {'write', 'predict', 'find the bug', 'explain'}
+    assert {e.level for e in ALL} <= {1, 2, 3} and all(1 <= e.minutes <= 60 for e in ALL)
+    assert all(ex.find(e.id).hints for e in ALL)
+
+
+def test_every_task_is_proven_where_it_is_written():
+    "`proven` runs right answers, a different right one, wrong ones and garbage."
+    text = ''.join(''.join(c['source']) for path in ROOT.glob('nbs/tasks/*.ipynb')
+                   for c in json.loads(path.read_text())['cells'] if c['cell_type'] == 'code')
+    assert [e.id for e in ALL if f"proven('{e.id}'" not in text] == []
+
+
+@pytest.mark.parametrize('entry', FIRST, ids=lambda e: e.id)
+def test_an_empty_stub_is_told_to_be_written(entry):
+    names = {}
+    exec('import torch\nfrom torch import Tensor, nn', names)
+    code = compile('from __future__ import annotations\n' + ex.begin(ex.find(entry.id)).rsplit('\n', 1)[0], '?', 'exec')
+    exec(code, names)
+    name = ex.begin(ex.find(entry.id)).rsplit(', ', 1)[1].rstrip(')')
+    found = ex.check(entry.id, names[name])
+    assert not found.right and found.mistake in ('nothing', 'type', 'error'), found
+    assert ex.progress() == {} or found.mistake != 'nothing'
+
+
+def test_what_was_answered_is_remembered():
+    assert ex.progress() == {} and not ex.check('01.7').right and ex.progress() == {}
+    assert ex.check('01.7', 800).mistake == 'first-rows'
+    assert ex.progress()['01.7']['right'] is False and '01.7: the first rows' in ex.cards()
+    assert ex.check('01.7', 772).right and not ex.check('01.7', 800).right
+    assert ex.progress()['01.7'] | {'text': ''} == {'right': True, 'mistake': 'first-rows', 'text': '', 'tries': 3}
+    assert '✓ 01.7' in repr(ex.exercises('01'))
+
+
+def test_a_file_that_is_not_ours_stays_as_it_is(tmp_path, monkeypatch):
+    "And an answer that cannot be remembered is still checked."
+    (tmp_path/'mine.txt').write_text('my notes')
+    for place in ('mine.txt', 'mine.txt/progress.json'):
+        monkeypatch.setenv('TNB_PROGRESS', str(tmp_path/place))
+        with pytest.warns(UserWarning, match='this answer is not remembered'): assert ex.check('01.7', 772).right
+    assert (tmp_path/'mine.txt').read_text() == 'my notes'
+    assert [path.name for path in tmp_path.iterdir()] == ['mine.txt']
+
+
+def test_no_exercise_is_named_with_those_of_its_lesson():
+    with pytest.raises(InputError, match='no exercise .01.99.; this lesson has 01.1, '): ex.check('01.99', 1)
+    with pytest.raises(InputError, match=r'see exercises\(\)'): ex.check('77.1', 1)
+
+
+# The blank course
+
+@pytest.fixture(scope='module')
+def blank(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('blank')/'course'
+    subprocess.run([sys.executable, ROOT/'tools/build_blank.py', folder], check=True, capture_output=True)
+    return folder
+
+
+def in_blank(blank, *command):
+    env = os.environ | {'PYTHONPATH': str(blank)}
+    return subprocess.run([sys.executable, *command], cwd=blank, env=env, capture_output=True, text=True)
+
+
+EMPTY = """
+import inspect
+from pkgutil import resolve_name
+from transformer_nb.exercises import exercises
+for e in exercises():
+    if not e.builds: continue
+    f = resolve_name(f'transformer_nb.{e.builds}')
+    if inspect.isclass(f): f = f.forward
+    needed = [p for p in inspect.signature(f).parameters.values() if p.default is p.empty]
+    try: f(*[None for _ in needed])
+    except NotImplementedError as error: print(e.id, e.builds, error, sep='|')
+"""
+
+
+def test_every_stub_of_the_blank_course_says_what_to_write(blank):
+    done = in_blank(blank, '-c', EMPTY)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split('|', 2) for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == [e.id for e in ALL if e.builds]
+    for id, builds, answer in rows:
+        said = re.fullmatch(r'([\w.]+): write ([\w.]+) in (nbs/\w+\.ipynb), then run nbdev-export', answer)
+        assert said and said[2].split('.')[0] in builds and (ROOT/said[3]).exists(), answer
+        assert said[1].split('.')[0] == id.split('.')[0]
+
+
+def code_cells(path): return {c['id']: c for c in json.loads(path.read_text())['cells'] if c['cell_type'] == 'code'}
+
+
+@pytest.fixture(scope='module')
+def filled(blank, tmp_path_factory):
+    "Cell by cell, the solutions are written where the stubs stand."
+    folder = tmp_path_factory.mktemp('filled')/'course'
+    shutil.copytree(blank, folder)
+    for path in (folder/'nbs').glob('[01]*.ipynb'):
+        nb, solutions = json.loads(path.read_text()), code_cells(ROOT/'nbs'/path.name)
+        for cell in nb['cells']:
+            if 'raise NotImplementedError("' not in ''.join(cell['source']): continue
+            cell['source'] = solutions[cell['id']]['source']
+        path.write_text(json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + '\n')
+    subprocess.run([os.path.join(os.path.dirname(sys.executable), 'nbdev-export')], cwd=folder, check=True)
+    return folder
+
+
+def place_of(parts):
+    "The file of a name: `attention.attention`, `experiments.baselines.GRU`."
+    files = (f"transformer_nb/{'/'.join(parts[:n])}.py" for n in range(1, len(parts)))
+    return next(file for file in files if (ROOT/file).exists())
+
+
+def test_the_blank_course_filled_in_is_the_library(blank, filled):
+    for place in {place_of(e.builds.split('.')) for e in ALL if e.builds}:
+        assert (blank/place).read_text() != (ROOT/place).read_text() == (filled/place).read_text(), place
+
+
+TRAIN = """
+import json, sys
+from transformer_nb.cli import train
+import transformer_nb
+train(out=sys.argv[1], steps=30, corpus_size=2000, seed=3, dtype='float32')
+lines = [json.loads(line) for line in open(f'{sys.argv[1]}/metrics.jsonl')]
+print(transformer_nb.__file__, *[line['loss'] for line in lines if 'loss' in line], sep='|')
+"""
+
+
+@pytest.mark.slow
+def test_the_filled_in_course_trains_as_the_library_does(filled, tmp_path):
+    runs = [in_blank(folder, '-c', TRAIN, str(tmp_path/folder.name)) for folder in (filled, ROOT)]
+    (file, *mine), (other, *library) = (run.stdout.strip().split('|') for run in runs)
+    assert str(filled) in file and str(ROOT) in other and len(mine) == 30
+    assert [float(loss) for loss in mine] == pytest.approx([float(loss) for loss in library], abs=1e-5)
+
+
+def test_the_blank_course_installs_the_solutions_too(blank):
+    assert '"transformer_nb.*", "solved", "solved.*"]' in (blank/'pyproject.toml').read_text()
+
+
+def test_nothing_is_overwritten(tmp_path):
+    done = subprocess.run([sys.executable, ROOT/'tools/build_blank.py', tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.strip() == \
+        f'{tmp_path}: is there already; move it away, or name another folder'

@@ -1,0 +1,126 @@
+"""Write the blank course: `python tools/build_blank.py [FOLDER]`, by default `blank`.
+
+FOLDER becomes a copy of the project in which every function that an exercise builds is a stub. Fill one in, in its
+notebook, and run `nbdev-export` there: the same lessons, tests, trainer and demo then run on your code. `check`
+compares with the package `solved`, which lies beside it."""
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from transformer_nb.exercises import exercises
+
+ROOT = Path(__file__).parents[1]
+PARTS = ('nbs', 'transformer_nb', 'tests', 'tools', 'benchmarks', 'settings.ini', 'pyproject.toml', 'constraints.txt',
+         'Makefile', 'README.md', 'LICENSE', 'MANIFEST.in', '.github')
+OTHERS = shutil.ignore_patterns('__pycache__', '.ipynb_checkpoints', '*.egg-info', 'runs')
+FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
+
+
+def built():
+    "Notebook and exercise of everything that an exercise builds, by name: `attention`, `Embedding.forward`."
+    out = {}
+    for e in exercises():
+        if e.builds: out[qualified(e.builds)] = (next(ROOT.glob(f'nbs/{e.lesson}_*.ipynb')).name, e.id)
+    return out
+
+
+def qualified(name):
+    "The name within its module: that begins behind the last part that is a file."
+    module = ''
+    while (ROOT/'transformer_nb'/f'{module}{name.split(".")[0]}.py').exists() or \
+          (ROOT/'transformer_nb'/f'{module}{name.split(".")[0]}').is_dir():
+        part, _, name = name.partition('.')
+        module += f'{part}/'
+    return name
+
+
+def owner(node):
+    "The class that a function marked with @patch becomes a method of."
+    patched = any('patch' in ast.unparse(d) for d in node.decorator_list)
+    return node.args.args[0].annotation.id if patched else None
+
+
+def functions(tree):
+    "Every function of a cell, with its name or, for a method, with that of its class before it."
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef): yield from ((f, f'{node.name}.{f.name}') for f in functions_of(node))
+        if isinstance(node, FUNCTIONS): yield node, '.'.join(filter(None, [owner(node), node.name]))
+
+
+def functions_of(node): return [f for f in node.body if isinstance(f, FUNCTIONS)]
+
+
+def bodies(tree, names):
+    "The functions to be emptied: those of these names, and the `forward` of a class of these names."
+    for node, name in functions(tree):
+        for wanted in (name, name.removesuffix('.forward')):
+            if wanted in names:
+                yield node, wanted
+                break
+
+
+def emptied(text, names):
+    "A cell in which the functions of these names are stubs; `names` says where each stands and which exercise it is."
+    lines = text.splitlines()
+    for node, name in reversed(list(bodies(ast.parse(text), names))):
+        notebook, id = names[name]
+        line = f'raise NotImplementedError("{id}: write {name} in nbs/{notebook}, then run nbdev-export")'
+        first = node.body[ast.get_docstring(node) is not None and len(node.body) > 1]
+        if first.lineno == node.lineno or lines[first.lineno - 1][:first.col_offset].strip():
+            lines[first.lineno - 1:node.end_lineno] = [lines[first.lineno - 1][:first.col_offset] + line]
+        else: lines[first.lineno - 1:node.end_lineno] = [' '*first.col_offset + line]
+    return '\n'.join(lines)
+
+
+def rewrite(path, change):
+    "Every code cell of a notebook; a cell that changes loses its outputs."
+    nb = json.loads(path.read_text(encoding='utf-8'))
+    for cell in nb['cells']:
+        text = ''.join(cell['source'])
+        if cell['cell_type'] != 'code' or (new := change(text)) == text: continue
+        cell |= {'source': new.splitlines(True), 'outputs': []}
+    path.write_text(json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + '\n', encoding='utf-8')
+
+
+def exported(text): return re.search(r'^#\| *export', text, re.M) is not None
+
+
+def solved(text):
+    "Tasks compare with the solutions, not with the reader's own code."
+    text = text.replace("LIBRARY = 'transformer_nb'", "LIBRARY = 'solved'")
+    return re.sub(r'^(\s*from) transformer_nb\.(?!exercises)', r'\1 solved.', text, flags=re.M)
+
+
+def copy(folder):
+    "The project, and the package once more as `solved`."
+    for part in PARTS:
+        source = ROOT/part
+        if source.is_dir(): shutil.copytree(source, folder/part, ignore=OTHERS)
+        elif source.exists(): shutil.copy(source, folder/part)
+    shutil.copytree(ROOT/'transformer_nb', folder/'solved', ignore=OTHERS)
+    project, ours = folder/'pyproject.toml', '"transformer_nb.*"'
+    project.write_text(project.read_text().replace(f'{ours}]', f'{ours}, "solved", "solved.*"]'))  # installed, too
+
+
+def main(folder):
+    if folder.exists(): raise SystemExit(f'{folder}: is there already; move it away, or name another folder')
+    folder.mkdir(parents=True)
+    copy(folder)
+    names = built()
+    for path in sorted((folder/'nbs').glob('[01]*.ipynb')):
+        rewrite(path, lambda text: emptied(text, names) if exported(text) else text)
+    for path in [folder/'nbs/22_exercises.ipynb', *(folder/'nbs/tasks').glob('*.ipynb')]: rewrite(path, solved)
+    subprocess.run([Path(sys.executable).with_name('nbdev-export')], cwd=folder, check=True)
+    first, _ = next(iter(names.values()))
+    print(f'{folder}: {len(names)} functions and classes to write, the first in nbs/{first}')
+    print(f'  begin     cd {folder} && make lab')
+    print(f'  test      .venv/bin/nbdev-export && .venv/bin/nbdev-test --path-re {first}')
+    print('  use       make demo')
+
+
+if __name__ == '__main__':
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else 'blank').resolve())

@@ -1,0 +1,56 @@
+"""Write tasks, stubs and solutions from `transformer_nb.tasks` into the lessons: `python tools/build_exercises.py`;
+with `--check` only say which lessons are not in step.
+
+The task of a *Your turn first* stands at the end of a Markdown cell, from `**01.1 Your turn first` on; its stub in the
+code cell with `check('01.1', …)`. The other tasks stand in the lesson's last cell, from `## Exercises` on."""
+import json
+import sys
+from pathlib import Path
+
+from transformer_nb.exercises import begin, exercises, find, is_first, markdown
+
+NBS = Path(__file__).parents[1] / 'nbs'
+
+
+def text_of(cell): return ''.join(cell['source'])
+
+
+def replace_end(cells, start, text):
+    "In the one Markdown cell that has this text, everything from there on becomes the new text."
+    found = [c for c in cells if c['cell_type'] == 'markdown' and start in text_of(c)]
+    if len(found) != 1: raise SystemExit(f'{start!r} stands in {len(found)} cells, not in one')
+    found[0]['source'] = (text_of(found[0]).split(start)[0] + text).splitlines(True)
+
+
+def replace_stub(cells, id):
+    "The code cell with the question becomes the stub and the question."
+    found = [c for c in cells if c['cell_type'] == 'code' and f"check('{id}'," in text_of(c)]
+    if len(found) != 1: raise SystemExit(f"check('{id}', …) stands in {len(found)} code cells, not in one")
+    found[0]['source'] = begin(find(id)).splitlines(True)
+
+
+def rewrite(cells, tasks):
+    "All exercises of a lesson, in its cells."
+    for e in filter(is_first, tasks):
+        replace_end(cells, f'**{e.id} Your turn first', markdown(e))
+        replace_stub(cells, e.id)
+    last = [e for e in tasks if not is_first(e)]
+    how = f"Compare your answer with `check`, for example `check('{last[0].id}', ...)`."
+    replace_end(cells, '## Exercises\n', '\n\n'.join(['## Exercises', how, *map(markdown, last)]))
+
+
+def main():
+    stale = []
+    for lesson in dict.fromkeys(e.lesson for e in exercises()):
+        path, = NBS.glob(f'{lesson}_*.ipynb')
+        before = path.read_text(encoding='utf-8')
+        nb = json.loads(before)
+        rewrite(nb['cells'], [find(e.id) for e in exercises(lesson)])
+        after = json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + '\n'
+        if after == before: continue
+        stale.append(path.name)
+        if '--check' not in sys.argv: path.write_text(after, encoding='utf-8')
+    if stale and '--check' in sys.argv: raise SystemExit(f"run tools/build_exercises.py for {', '.join(stale)}")
+
+
+if __name__ == '__main__': main()
