@@ -33,7 +33,6 @@ def masked_softmax(
     weights = scores.masked_fill(~mask, float('-inf')).softmax(-1)
     return weights.masked_fill(~mask, 0.)  # a fully masked row is NaN up to here
 
-# %% ../nbs/01_attention.ipynb #873f971d
 def attention(
     q:Tensor,          # Queries, shape (..., n, d_k)
     k:Tensor,          # Keys, shape (..., m, d_k)

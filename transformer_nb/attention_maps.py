@@ -63,8 +63,8 @@ def plot_heads(
         fig, axes = plt.subplots(N, h, figsize=(1 + 1.6*h, .6 + 1.6*N), sharex=True, sharey=True, squeeze=False)
         for i, (ax, weights) in enumerate(zip(axes.flat, maps[kind].flatten(0, 1))):
             draw_map(ax, weights, queries, keys, f'layer {i//h + 1}, head {i % h + 1}')
-    fig.supxlabel('key', fontsize=9)
-    fig.supylabel('query', fontsize=9)
+    fig.supxlabel('key')
+    fig.supylabel('query')
     return fig
 
 # %% ../nbs/19_attention_maps.ipynb #497e5c1f
@@ -150,17 +150,15 @@ def plot_links(
     rows, keys = labels(maps, kind)
     shown = range(len(rows)) if query is None else [query]
     fig, ax = plt.subplots(figsize=(min(9, 1.5 + .5*max(len(rows), len(keys))), 2.8))
-    x, y = ([(i + .5)/len(side) for i in range(len(side))] for side in (rows, keys))
     for k, ((layer, head), color) in enumerate(zip(heads, COLORS)):
-        ax.plot([], [], color=color, lw=2, label=f'layer {layer + 1}, head {head + 1}')
-        aside = .015*(k - (len(heads) - 1)/2)  # lines of two heads to one word lie side by side
+        ax.plot([], [], color=color, label=f'layer {layer + 1}, head {head + 1}')
+        aside = .08*(k - (len(heads) - 1)/2)  # lines of two heads to one word lie side by side
         for i in shown:
-            for end, w in zip(y, maps[kind][layer, head, i].tolist()):
-                ax.plot([x[i] + aside, end + aside], [1, 0], color=color, alpha=min(1., w), lw=2)
-    for i, word in enumerate(rows): ax.text(x[i], 1.04, word, rotation=60, fontsize=9, alpha=1 if i in shown else .45)
-    for end, word in zip(y, keys): ax.text(end, -.04, word, rotation=60, fontsize=9, ha='right', va='top')
-    ax.set(xlim=(0, 1), ylim=(0, 1))
+            for j, w in enumerate(maps[kind][layer, head, i].tolist()):
+                ax.plot([i + aside, j + aside], [1, 0], color=color, alpha=min(1., w), lw=2)
+    for i, word in enumerate(rows): ax.text(i, 1.05, word, rotation=60)
+    for j, word in enumerate(keys): ax.text(j, -.05, word, rotation=60, ha='right', va='top')
     ax.axis('off')
-    ax.legend(fontsize=8, loc='center left', bbox_to_anchor=(1, .5))
-    fig.suptitle(title, fontsize=10)
+    ax.legend(loc='center left', bbox_to_anchor=(1, .5))
+    fig.suptitle(title)
     return fig

@@ -98,7 +98,7 @@ def _spread(value, like):
 # %% ../nbs/13_checkpoints.ipynb #6deb50a9
 def _write(folder, cfg, tensors, tokenizer, training):
     folder.mkdir(parents=True)
-    # A width that was worked out stays open: the model that is read can be changed like the one that was written
+    # d_k and d_v that were worked out as d_model/h are written as null: the reader works them out again
     given = {name: None if isinstance(value, PerHead) else value for name, value in asdict(cfg).items()}
     _write_json(folder/'config.json', given)
     for name, values in tensors.items(): save_file(values, folder/name)
@@ -180,7 +180,6 @@ def _checked(file, size, sha256, keep=True):
         raise InputError(f"{file}: broken, altered (it is not as manifest.json says); {AGAIN}")
     return data
 
-# %% ../nbs/13_checkpoints.ipynb #13c0000e
 def verify(
     path:str|Path # A checkpoint directory
 ):

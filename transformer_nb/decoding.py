@@ -68,8 +68,8 @@ def _one_by_one(model, src, prefix, choose):
     limits, eos, outputs = max_lengths(model, src), model.cfg.eos_id, [[] for _ in src]
     forced, most = _prefix_table(model, limits, prefix), limits.tolist()
     cache = DecoderCache(model, src, max(most))
-    rows = list(range(len(src)))                   # sentences still written …
-    alive = torch.tensor(rows, device=src.device)  # … and as a tensor
+    alive = torch.arange(len(src), device=src.device)  # sentences still written …
+    rows = alive.tolist()                              # … and as a list
     ids = torch.full_like(alive, model.cfg.bos_id)
     while rows:
         position, scores = cache.length, decode_step(model, ids, cache)
@@ -103,17 +103,17 @@ class Hypothesis(NamedTuple):
 def wide(
     dtype:torch.dtype # Of scores
 ) -> torch.dtype:     # The same, or float32 instead of 16 bits
-    "What log-probabilities are added up in: in 16 bits a sum of some tokens has no digits left."
+    "What log-probabilities are added up in: a number of 16 bits has only two or three digits."
     return torch.promote_types(dtype, torch.float32)
 
 class BeamSearch:
-    "Beam search over a batch; one of the k rows belongs to the greedy path as long as that is open."
+    "Beam search over a batch; one of the k rows belongs to the greedy path until that ends."
     def __init__(self,
         model,             # Transformer or Inference
         src:Tensor,        # Source ids ending in EOS, shape (b, n), b > 0
         beam:int,          # Hypotheses kept per sentence
         alpha:float,       # Length penalty
-        nbest:int,         # How many of the best hypotheses must be right
+        nbest:int,         # How many of the best hypotheses are wanted
         prefix:list=None,  # Prefixes, a list of ids for each sentence
         extra:int=50       # Tokens that the output may have more than the input
     ):

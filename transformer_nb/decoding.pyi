@@ -38,10 +38,10 @@ class Hypothesis(NamedTuple):
     ids: list
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """What log-probabilities are added up in: in 16 bits a sum of some tokens has no digits left."""
+    """What log-probabilities are added up in: a number of 16 bits has only two or three digits."""
 
 class BeamSearch:
-    """Beam search over a batch; one of the k rows belongs to the greedy path as long as that is open."""
+    """Beam search over a batch; one of the k rows belongs to the greedy path until that ends."""
 
     model: Any
     k: int

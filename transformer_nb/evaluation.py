@@ -61,8 +61,8 @@ def compare(
     for hypotheses in (a, b): check_lines(hypotheses, references)
     metrics, changed = _metrics(), sum(x != y for x, y in zip(a, b))
     signatures, results = PairedTest([('a', a), ('b', b)], metrics, [references], test_type='ar')()
-    # sacreBLEU counts only what differs by *more*: equal systems would get 0.0001.
-    # Of the 2^changed ways to swap, two differ as much.
+    # sacreBLEU counts only trials that differ by *more*, so equal systems would get 0.0001.
+    # But of the 2^changed ways to swap, two (swap none, swap all) differ by just as much.
     least = min(1., 2.**(1 - changed))
     found = {}
     for name, key in zip(metrics, signatures):

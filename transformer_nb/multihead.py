@@ -36,7 +36,7 @@ class MultiHeadAttention(nn.Module):
 @patch
 def split(self:MultiHeadAttention,
     x:Tensor  # All heads side by side, shape (..., n, h·d)
-) -> Tensor:  # One row of heads, shape (..., h, n, d)
+) -> Tensor:  # Each head by itself, shape (..., h, n, d)
     "Cut the last axis into h heads and move them before the positions."
     return x.unflatten(-1, (self.h, -1)).transpose(-3, -2)
 

@@ -62,9 +62,9 @@ def read_trees(
     name:str='trees'  # Name of the text in an error, such as its file
 ) -> list:            # Trees
     "All trees of a text; raises `InputError` naming the line where brackets do not match."
-    stack, begin = [Tree('', [])], 0  # below the open brackets: what holds the whole trees
+    stack, begin = [Tree('', [])], 0  # a collector of whole trees, then open brackets; where this tree begins
 
-    def fault(why):
+    def fault(why):  # chr(10) is the newline
         raise InputError(f"{name}:{text.count(chr(10), 0, begin) + 1}: {why}; correct the tree, or take it out")
 
     for found in re.finditer(r'\(\s*[^\s()]*|\)|[^\s()]+', text):
@@ -81,7 +81,7 @@ def read_trees(
     return stack[0].kids
 
 # %% ../nbs/18_parsing.ipynb #11804cf4
-DEPTH = 200  # Deeper trees are no language, and Python's stack is not endless
+DEPTH = 200  # Real trees are never so deep, and Python limits the depth of recursion
 
 def _node(label, kids, fault):
     if not kids: fault(f"nothing stands in the bracket {label}")
@@ -128,7 +128,7 @@ def plain(
     if tree.is_leaf: return None if tree.label == '-NONE-' else tree
     kids = tuple(filter(None, map(plain, tree.kids)))
     if not kids: return None
-    label = re.split('[-=|]', tree.label)[0] or tree.label
+    label = re.split('[-=|]', tree.label)[0] or tree.label  # a label such as -LRB- begins with a hyphen and stays
     return kids[0] if label == 'TOP' and len(kids) == 1 else Tree(label, kids)
 
 # %% ../nbs/18_parsing.ipynb #c5f981be
@@ -145,11 +145,11 @@ def repair(
     words:list  # The words of the sentence
 ) -> Tree:      # A tree over exactly these words; under TOP if it has not one root
     "The tree that an output means, however broken it is."
-    left, stack = words[::-1], [Tree('TOP', [])]
+    left, stack = words[::-1], [Tree('TOP', [])]  # words without a tag, the next one last; open constituents
     for token in re.findall(r'[()]?[^\s()]+', line):
         mark, label = token[0], token[1:]
         if mark == ')' and label in [node.label for node in stack[1:]]:
-            while _close(stack) != label: pass
+            while _close(stack) != label: pass  # what was opened inside is closed, too
         elif mark == '(' and len(stack) < DEPTH - 1: stack.append(Tree(label, []))
         elif mark not in '()' and left: stack[-1].kids.append(Tree(token, left.pop()))
     stack[-1].kids.extend(Tree('XX', word) for word in reversed(left))
@@ -285,6 +285,7 @@ def hypotheses(self:Parser,
 
 def _parse(line, score, words, alpha):
     tree, n = repair(line, words), len(line.split()) + 1  # + EOS
+    # the score: the sum of the log-probabilities, divided by the length penalty
     return Parse(tree, exp(score*length_penalty(n, alpha)/n), linearise(tree) == line)
 
 def choose(
@@ -332,6 +333,7 @@ class TreeSearch(BeamSearch):
         pieces = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))]
         for i in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id): pieces[i] = ''
         closing = {p[1:]: i for i, p in enumerate(pieces) if p.startswith(')')}
+        # the id of each '(X' with the id of its ')X'
         self.ends = {i: closing.get(p[1:], tokenizer.unk_id) for i, p in enumerate(pieces) if p.startswith('(')}
         self.opens = torch.tensor([i in self.ends for i in range(len(pieces))])
         self.tags = torch.tensor([p[:1] not in ('', '(', ')') for p in pieces])

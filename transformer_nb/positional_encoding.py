@@ -7,7 +7,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/positional_encoding.html.m
 # %% auto #0
 __all__ = ['sinusoids', 'PositionalEncoding']
 
-# %% ../nbs/05_positional_encoding.ipynb #f1b16dbd
+# %% ../nbs/05_positional_encoding.ipynb #d044e860
 from math import log
 
 import torch

@@ -8,7 +8,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/transformer.html.md"""
 __all__ = ['PRESETS', 'TransformerConfig', 'PerHead', 'Dropout', 'Residual', 'EncoderLayer', 'DecoderLayer', 'count_real',
            'check_pairs', 'Transformer', 'preset', 'attention_maps']
 
-# %% ../nbs/06_transformer.ipynb #15754ae4
+# %% ../nbs/06_transformer.ipynb #f87add62
 from dataclasses import dataclass
 
 import torch
@@ -181,7 +181,6 @@ def count_real(
         )
     return count
 
-# %% ../nbs/06_transformer.ipynb #51aa186b
 def _check_table(side, ids):
     if ids.dim() != 2:
         shape = tuple(ids.shape)
@@ -282,7 +281,7 @@ def forward(self:Transformer,
     return self.embedding.logits(self.decode(tgt, self.encode(src), src))
 
 # %% ../nbs/06_transformer.ipynb #cffa98f8
-PRESETS = {  # rows of Table 3 from top to bottom: what differs from base
+PRESETS = {  # the rows of Table 3, its last one (big) beside base: what differs from base
     'base': {}, 'big': dict(d_model=1024, d_ff=4096, h=16, dropout=0.3),
     'A1': dict(h=1), 'A2': dict(h=4), 'A3': dict(h=16), 'A4': dict(h=32),
     'B1': dict(d_k=16), 'B2': dict(d_k=32),

@@ -370,7 +370,7 @@ def score(self:Translator,
     texts:list,            # Sentences
     translations:list,     # One for each, same order
     batch_tokens:int=1024  # Padded tokens per batch
-) -> list:                 # Log-probability of each translation (nats), its EOS included; 0 for nothing as nothing
+) -> list:                 # Log-probability of each translation (nats), its EOS included; 0 if both are empty
     "How probable the model finds given translations; raises `InputError` if a side has more, `TooLong` as `encode`."
     model, pairs = self.model, self._pairs(texts, translations)
     lengths = [max(map(len, pair)) for pair in pairs]

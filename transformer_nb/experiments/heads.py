@@ -1,4 +1,4 @@
-"""What single heads do, who needs them, and what a map does not prove (paper's §4 and appendix)
+"""What single heads do, what the model needs them for, and what a map does not prove (paper's §4 and appendix)
 
 Docs: https://transformer-nb.github.io/transformer_nb/heads.html.md"""
 
@@ -52,10 +52,10 @@ def _attending(modules, attend):
     for m in modules: m.attend = partial(attend, m)
     try: yield
     finally:
-        for m in modules: del m.attend
+        for m in modules: del m.attend  # the method of the class is back
 
 def _attend_with_mean(self, Q, K, V, mask=None, need_weights=False):
-    weights = attention(Q, K, V, mask)[1].mean(1, keepdim=True)
+    weights = attention(Q, K, V, mask)[1].mean(1, keepdim=True)  # over the heads: (b, 1, n, m)
     return self.W_o((weights @ V).transpose(1, 2).flatten(-2)), weights.expand(-1, self.h, -1, -1)
 
 def averaged_heads(
@@ -101,7 +101,7 @@ def _paths(tree, above=()):
 
 NOUNS, VERBS = ('NN', 'NNS'), ('VB', 'VBZ', 'VBP', 'VBD', 'VBN', 'VBG', 'MD')
 
-def _partners(e, i): return [j for k, j in e.alignment if k == i]
+def _partners(e, i): return [j for k, j in e.alignment if k == i]  # German words linked with English word i
 
 def _far(name, e, i, k):
     "English word i depends on English word k, and so do their translations."
@@ -183,7 +183,6 @@ def uniform_heads(
     "In this block these heads give all keys they may see the same weight: their rows of W^Q are zero."
     return _zeroed([w.data[part] for m, part in _slices(model, heads, 'd_k') for w in m.W_q.parameters()])
 
-# %% ../../nbs/19a_heads.ipynb #608fecfa
 def per_head(
     model,    # transformer.Transformer
     kind:str, # 'encoder', 'decoder' or 'cross'
@@ -214,6 +213,6 @@ def cut_path(
     kind:str,      # 'encoder', 'decoder' or 'cross'
     blocked:Tensor # Boolean, shape (queries, keys): True = may not attend; for one sentence
 ):                 # Context manager
-    "In this block no head of this kind can see along these ways."
+    "In this block no head of this kind attends where `blocked` is True."
     allowed = ~blocked.to(model.embedding.weight.device)
     return _attending(attentions(model, kind), partial(_attend_without, allowed))

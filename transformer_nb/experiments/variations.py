@@ -87,7 +87,7 @@ def train_row(
 
 # %% ../../nbs/17_variations.ipynb #80b474b5
 def short_corpus(
-    n_train:int=20_000,  # Sentences drawn for training; about a sixth of them is short enough
+    n_train:int=20_000,  # Sentences drawn for training; about a fifth of them is short enough
     max_words:int=7      # Longest English sentence, in words
 ) -> Corpus:             # Splits 'train', 'val' and 'test'
     "The short sentences of the built-in corpus."
@@ -150,7 +150,7 @@ EXTRAS = {  # rows of our own: base with a change that is no row of the paper's
     'post': lambda cfg: Transformer(replace(cfg, norm='post'))}
 
 def build_row(
-    row:str,         # Row of Table 3, or 'average', 'untied' or 'post'
+    row:str,         # Row of Table 3 or of EXTRAS
     d_model:int=64,  # Width of our base model
     N:int=3,         # Layers of our base model
     **fields         # Fields of TransformerConfig that all rows share, such as vocab_size
