@@ -119,7 +119,7 @@ def greedy(
 class LengthPenalty(Write):
     r"""The length penalty
 
-    Write `length_penalty(length, alpha)`, the $lp$ of its formula at the beginning of this lesson. The length is a
+    Write `length_penalty(length, alpha)`, the $lp$ of the formula at the beginning of this lesson. The length is a
     number or a tensor of numbers, and EOS is counted in it already."""
     id, level, minutes, builds = '15.2', 1, 3, 'decoding.length_penalty'
     hints = ("Add 5, divide by 6, and take the power at last.", "Mind the brackets: `**` comes before `/` and `+`.")

@@ -241,7 +241,7 @@ class ExchangeHeads(Write):
     $(d_{model}, h\,d)$, that of `W_o`. Give back both with their blocks in the new order. (What does this say about
     "head 3 of layer 5"?)"""
     id, level, minutes, name = '02.5', 2, 10, 'exchange_heads'
-    hints = ("By its formula the output is a sum over heads, so the blocks of $W^O$ have to move with their heads.",
+    hints = ("The output is a sum over heads: each head times its block of $W^O$. So the blocks move with the heads.",
              "`nn.Linear` stores its matrix as (out, in): the blocks are rows of `W_in`, but columns of `W_out`.",
              "`W_in.unflatten(0, (h, -1))[order].flatten(0, 1)`, with `h = len(order)`; for `W_out` the same with axis "
              "1.")

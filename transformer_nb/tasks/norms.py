@@ -213,8 +213,8 @@ class DeepNorm(Write):
 
     Wang et al. (2022) use $\mathrm{LayerNorm}(\alpha x + \mathrm{Sublayer}(x))$, in a decoder of $N$ layers with
     $\alpha = (3N)^{1/4}$. Write `deep_norm(x, f, norm, N)`, where `f` is the sub-layer. (Which loudness $s$ does that
-    give, and how uneven do you expect the gradients to be at 12 layers with Xavier's start? Predict it with its formula,
-    then measure.)"""
+    give, and how uneven do you expect the gradients to be at 12 layers with Xavier's start? Predict it with its
+    formula, then measure.)"""
     id, level, minutes, name = '06a.5', 2, 15, 'deep_norm'
     hints = ("Only one factor is new; where does it stand?",
              "For the question: $s$ becomes $s/\\alpha$. To measure, give each `Residual` of the decoder a new "

@@ -29,7 +29,7 @@ def _smoothed(targets, V, smoothing): return _targets(targets, V, 1 - smoothing 
 class SmoothedLoss(Write):
     r"""The smoothed loss
 
-    Write `smoothed_loss(logits, targets, smoothing)`: the cross-entropy between the smoothed target of its formula and
+    Write `smoothed_loss(logits, targets, smoothing)`: the cross-entropy between the smoothed targets of §5.4 and
     the model's distribution, and the negative log-likelihood (nll), which is the cross-entropy against the hard target.
     Give back both as a pair, each as the mean over all tokens, in nats."""
     id, level, minutes, builds = '12.1', 2, 10, 'regularization.smoothed_loss'
