@@ -114,10 +114,10 @@ def test_prepared_products(rows, out):
     exact = linear(x).detach()
     torch.testing.assert_close(PackedLinear(linear)(x), exact)
     torch.testing.assert_close(PackedLinear(linear)(x[:, None]), exact[:, None])
-    for small in (Int8Linear(linear), Int8Linear(linear, 63)):  # 63: as on processors whose 16-bit sums would overflow
-        assert (small(x) - exact).abs().max() < .03*exact.abs().max()
-        assert small(x*0).allclose(linear.bias)
-        assert small(torch.cat([x, 100*x]))[:rows].equal(small(x))  # no row changes another one
+    small = Int8Linear(linear)
+    assert (small(x) - exact).abs().max() < .03*exact.abs().max()
+    assert small(x*0).allclose(linear.bias)
+    assert small(torch.cat([x, 100*x]))[:rows].equal(small(x))  # no row changes another one
 
 
 def test_the_largest_8_bit_products_do_not_overflow():

@@ -95,11 +95,9 @@ class PackedLinear(nn.Module):
 class Int8Linear(nn.Module):
     "xWᵀ + b in 8-bit integers: one scale for each row of W, fixed, and one for each row of x, from its largest number."
     def __init__(self,
-        linear:nn.Linear, # The map, float32, on an x86 CPU; it is not changed
-        steps:int=None    # Steps on each side of 0 to round x to; None: as many as this processor can sum
+        linear:nn.Linear # The map, float32, on an x86 CPU; it is not changed
     ):
         super().__init__()
-        self.steps = steps or _steps()
         weight, self.bias = linear.weight.detach(), _bias(linear)
         scale = weight.abs().amax(1).clamp(min=1e-9)/127
         zeros = torch.zeros(len(weight), dtype=torch.int64)
@@ -113,15 +111,9 @@ class Int8Linear(nn.Module):
     ) -> Tensor:  # Shape (..., out), float32
         "Round the rows of x, multiply integers, scale back."
         largest = x.abs().amax(-1, keepdim=True).clamp_(min=1e-9)
-        multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        y = multiply(x/largest, 1/self.steps, self.steps + 1, self.packed)  # steps + 1 stands for 0
+        # steps of 1/63; 64 stands for 0
+        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x/largest, 1/63, 64, self.packed)
         return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
-
-@cache
-def _steps():
-    "127; half as many on older processors, which sum pairs of products in 16 bits: with 127 the largest overflow."
-    ones = linear_of(torch.ones(8, 64))
-    return 127 if Int8Linear(ones, 127)(torch.ones(2, 64)).allclose(torch.tensor(64.)) else 63
 
 # %% ../../nbs/engine/04_products.ipynb #36ab5eeb
 def prepared_linear(
