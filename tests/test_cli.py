@@ -308,9 +308,9 @@ def test_resume_goes_on(corpus, tmp_path):
     assert status == 2 and len(err.splitlines()) == 1 and 'its run has pairs 8, not 1; give the same command' in err
 
 
-def test_a_resumed_run_takes_the_length_that_is_given_or_its_own(tmp_path):
+def test_a_resumed_run_takes_the_length_that_is_given_or_its_own(corpus, tmp_path):
     "Never steps of one command and minutes of another."
-    run = dict(corpus_size=300, vocab_size=600, batch_tokens=256, device='cpu', out=tmp_path/'run')
+    run = dict(data=str(corpus), batch_tokens=256, device='cpu', out=tmp_path/'run')
     def length():
         settings = checkpoints.load(checkpoints.newest(tmp_path/'run')).training['settings']
         return settings['steps'], settings['minutes']

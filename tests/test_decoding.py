@@ -40,13 +40,18 @@ def sources(seed, n, V=12, longest=9):
     return [[rng.randrange(3, V) for _ in range(rng.randint(1, longest))] + [EOS] for _ in range(n)]
 
 
-@torch.no_grad()
 def log_probability(model, src, ids, ended=True):
     "Of one output, by teacher forcing; src of shape (1, n)."
-    logits = model(src, torch.tensor([[BOS, *ids]]))[0]
-    logits[:, [PAD, BOS]] = float('-inf')
-    out = ids + [EOS]*ended
-    return logits.log_softmax(-1)[range(len(out)), out].sum().item()
+    return log_probabilities(model, src, [ids], [ended])[0]
+
+
+@torch.no_grad()
+def log_probabilities(model, src, outputs, ended):
+    "Of one output for each row of src, by teacher forcing."
+    logits = model(src, pad([[BOS, *ids] for ids in outputs]))
+    logits[..., [PAD, BOS]] = float('-inf')
+    wanted = [ids + [EOS]*end for ids, end in zip(outputs, ended)]
+    return [row[range(len(out)), out].sum().item() for row, out in zip(logits.log_softmax(-1), wanted)]
 
 
 # --- the cache --------------------------------------------------------------------------------------------------------
@@ -189,7 +194,7 @@ def test_the_measurement_measures():
 
 @pytest.mark.parametrize('seed', SEEDS)
 def test_beam_of_one_without_penalty_is_greedy(seed):
-    model, src = make(seed), pad(sources(seed, 8))
+    model, src = inference(make(seed)), pad(sources(seed, 8))
     assert [hyps[0][1] for hyps in beam_search(model, src, 1, 0.)] == greedy(model, src)
 
 
@@ -221,10 +226,12 @@ def test_beam_is_never_worse_than_greedy(beam, alpha):
     better = 0
     for seed in range(10):
         model, rows = make(seed), sources(seed, 50)
-        src = pad(rows)
-        for row, ids, hyps in zip(rows, greedy(model, src), beam_search(model, src, beam, alpha)):
-            ended, length = len(ids) < len(row) + 50, len(hyps[0][1])
-            score = log_probability(model, torch.tensor([row]), ids, ended)/length_penalty(len(ids) + ended, alpha)
+        src, ready = pad(rows), inference(model)
+        outputs = greedy(ready, src)
+        ends = [len(ids) < len(row) + 50 for row, ids in zip(rows, outputs)]
+        sums = log_probabilities(model, src, outputs, ends)
+        for row, ids, ended, total, hyps in zip(rows, outputs, ends, sums, beam_search(ready, src, beam, alpha)):
+            score, length = total/length_penalty(len(ids) + ended, alpha), len(hyps[0][1])
             if ended or length == len(row) + 50: assert hyps[0][0] >= score - 1e-9
             better += hyps[0][0] > score + 1e-9
     assert better > 20
@@ -240,11 +247,12 @@ def test_wide_beam_finds_the_best_of_all_outputs(seed, alpha):
         ((log_probability(model, src, ids) / length_penalty(len(ids) + 1, alpha), ids) for ids in everything),
         reverse=True,
     )
-    found = beam_search(model, src, 128, alpha, 40)[0]   # 27 beginnings x 4 tokens: nothing is cut
+    ready = inference(model)
+    found = beam_search(ready, src, 128, alpha, 40)[0]   # 27 beginnings x 4 tokens: nothing is cut
     assert [ids for _, ids in found] == [ids for _, ids in every]
     assert [s for s, _ in found] == pytest.approx([s for s, _ in every], abs=1e-6)
     for beam in (1, 2, 4):                                # nothing that ends can be better
-        score, ids = beam_search(model, src, beam, alpha)[0][0]
+        score, ids = beam_search(ready, src, beam, alpha)[0][0]
         assert len(ids) == 4 or score <= every[0][0] + 1e-6
 
 
@@ -259,7 +267,7 @@ class Patient(BeamSearch):
 def test_stopping_early_changes_nothing(alpha, nbest):
     saved = 0
     for seed in range(4):
-        model, src = make(seed), pad(sources(seed, 5))
+        model, src = inference(make(seed)), pad(sources(seed, 5))
         early, late = BeamSearch(model, src, 4, alpha, nbest), Patient(model, src, 4, alpha, nbest)
         for a, b in zip(early.run(), late.run()):
             assert [ids for _, ids in a[:nbest]] == [ids for _, ids in b[:nbest]]
@@ -277,7 +285,7 @@ def close(a, b):
 
 @pytest.mark.parametrize('seed', range(4))
 def test_a_batch_changes_nothing(seed):
-    model, rows = make(seed), sources(seed, 9)
+    model, rows = inference(make(seed)), sources(seed, 9)
     together = beam_search(model, pad(rows), 4, .6, 4)
     close(together, [beam_search(model, pad([row]), 4, .6, 4)[0] for row in rows])
     close(together, [hyps for i in range(0, 9, 3) for hyps in beam_search(model, pad(rows[i:i + 3]), 4, .6, 4)])
@@ -326,7 +334,7 @@ def test_more_hypotheses_than_outputs():
 
 @pytest.mark.parametrize('seed', range(6))
 def test_nbest_is_filled(seed):
-    model, src = make(seed), pad(sources(seed, 8))
+    model, src = inference(make(seed)), pad(sources(seed, 8))
     for beam in (2, 4, 7):
         one, all_ = beam_search(model, src, beam), beam_search(model, src, beam, nbest=beam)
         assert [len(hyps) for hyps in all_] == [beam]*8
@@ -339,16 +347,17 @@ def test_nbest_is_filled(seed):
 def test_forced_beginnings(seed):
     model, rows = make(seed), sources(seed, 6)
     prefix = [[], [3], [4, 5], [3, 3, 3, 3], [11], []]
-    src, free = pad(rows), greedy(model, pad(rows))
+    src, ready = pad(rows), inference(model)
+    free = greedy(ready, src)
     for outputs in (
-        greedy(model, src, prefix),
-        [h[0][1] for h in beam_search(model, src, prefix=prefix)],
-        sample(model, src, prefix=prefix),
+        greedy(ready, src, prefix),
+        [h[0][1] for h in beam_search(ready, src, prefix=prefix)],
+        sample(ready, src, prefix=prefix),
     ):
         assert [ids[:len(p)] for ids, p in zip(outputs, prefix)] == prefix
-    assert greedy(model, src, [ids[:2] for ids in free]) == free
-    assert greedy(model, src, prefix) == [greedy(model, src[i:i + 1], prefix[i:i + 1])[0] for i in range(6)]
-    hyps = beam_search(model, src, 4, .6, 4, prefix)
+    assert greedy(ready, src, [ids[:2] for ids in free]) == free
+    assert greedy(ready, src, prefix) == [greedy(ready, src[i:i + 1], prefix[i:i + 1])[0] for i in range(6)]
+    hyps = beam_search(ready, src, 4, .6, 4, prefix)
     for row, p, found in zip(rows, prefix, hyps):
         for score, ids in found:
             ended = len(ids) < len(row) + 50
@@ -364,7 +373,7 @@ def test_prefixes_without_sense_are_refused(prefix):
 
 
 def test_sampling_depends_on_sentence_and_seed_alone():
-    model, rows = make(0, sharp=1.), sources(0, 20)
+    model, rows = inference(make(0, sharp=1.)), sources(0, 20)
     src = pad(rows)
     once = sample(model, src, seed=3)
     order = random.Random(0).sample(range(20), 20)
