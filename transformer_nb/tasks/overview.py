@@ -8,9 +8,14 @@ Docs: https://transformer-nb.github.io/transformer_nb/tasks/overview.html.md"""
 __all__ = ['FourLines', 'Dogs', 'WhoLooks', 'TheMoon']
 
 # %% ../../nbs/tasks/00_overview.ipynb #73e3bb52
+from math import log
+
 from ..exercises import Value
 
 # %% ../../nbs/tasks/00_overview.ipynb #9289c42f
+def _rounded(value, name, text): # The same answer with more or fewer digits
+    return {round(value, digits): (name, text) for digits in (2, 3, 4, 16)}
+
 class FourLines(Value):
     r"""Four lines on paper
 
@@ -27,11 +32,10 @@ class FourLines(Value):
              1: ('no-powers', "a score of 0 is no weight of 0: its power is 1, so the others get something, too"),
              .1: ('other-words', "so much is left for each of the other two words"),
              .2: ('rest', "so much is left for the other two words together"),
-             round(8/9, 2): ('two-words', "there are three keys: *the* itself takes part as well"),
-             round(8/9, 3): ('two-words', "there are three keys: *the* itself takes part as well"),
-             round(64/66, 2): ('not-divided', "the score was not divided by 2: ask is twice ln 8"),
-             2.08: ('score', "that is the score, ln 8; it still becomes a power, and then a share"),
-             round(1/3, 2): ('equal', "the three words would share equally only if their scores were equal"),
+             **_rounded(8/9, 'two-words', "there are three keys: *the* itself takes part as well"),
+             **_rounded(64/66, 'not-divided', "the score was not divided by 2: `ask` is twice ln 8"),
+             **_rounded(log(8), 'score', "that is the score, ln 8; it still becomes a power, and then a share"),
+             **_rounded(1/3, 'equal', "the three words would share equally only if their scores were equal"),
              80: ('percent', "right as a percentage; write it as a share: 0.8")}
 
 # %% ../../nbs/tasks/00_overview.ipynb #ed7a1b2a

@@ -11,6 +11,7 @@ __all__ = ['BackInPlace', 'BetweenWords', 'LogProbability', 'HowOftenDrawn', 'Be
 from math import exp
 
 import torch
+import torch.nn.functional as F
 
 from ..exercises import Value, Write
 from ..translation import between_words, membership
@@ -60,6 +61,8 @@ def in_order(
     def run(answer, rows, size):
         lengths = []
         def translate(batch):
+            if not all(isinstance(row, list) for row in batch):
+                raise TypeError("`answer` takes a batch, which is a list of rows")
             lengths.append([len(row) for row in batch])
             return [[100 + i for i in row] or [100] for row in batch]
         found = answer(rows, translate, size)
@@ -90,6 +93,23 @@ def in_order(
             found = _asked(rows, answer, size, _full(rows)) + [[] for row in rows if not row]
             return [found[i] for i in _by_length(rows)]
 
+        def order_of_batches_with_empty(rows, answer, size):
+            """the answers stand in the order of the batches: send each of them back to the place of its row (and leave
+            empty rows out of the batches)"""
+            return _asked(rows, answer, size, _by_length(rows))
+
+        def applied_twice_with_empty(rows, answer, size):
+            """the answers are sorted once more instead of back: the k-th of them belongs to row `order[k]`, so write
+            `found[order[k]] = answers[k]` (and leave empty rows out of the batches)"""
+            order = _by_length(rows)
+            found = _asked(rows, answer, size, order)
+            return [found[i] for i in order]
+
+        def in_their_batches(rows, answer, size):
+            "each batch has a list of its own in the answer: put the answer to each *row* in its place"
+            found, order = _asked(rows, answer, size, _full(rows)), _full(rows)
+            return [found[k:k + size] for k in range(0, len(order), size)]
+
         def empty_rows_asked(rows, answer, size):
             "empty rows are in the batches, and the model invents something for them: leave them out"
             return _placed(rows, _asked(rows, answer, size, _by_length(rows)), _by_length(rows), [])
@@ -114,6 +134,19 @@ def in_order(
         def all_at_once(rows, answer, size):
             "right answers, but all rows are in one batch: it may be too large for the memory; cut it by `size`"
             return _placed(rows, _asked(rows, answer, len(rows), _full(rows)), _full(rows), [])
+
+        def as_they_came(rows, answer, size):
+            "all rows went out as they came: sort them by length, leave empty ones out, and ask for `size` at a time"
+            return answer(rows)
+
+        def cut_unsorted(rows, answer, size):
+            "right answers, but the batches were cut before anything was sorted: sort *all* rows by length first"
+            found = []
+            for k in range(0, len(rows), size):
+                batch = rows[k:k + size]
+                order = [i for i, row in enumerate(batch) if row]
+                found += _placed(batch, answer([batch[i] for i in order]), order, [])
+            return found
 
         def not_sorted(rows, answer, size):
             "right answers, but the rows were not sorted: short ones share a batch with long ones, mostly padding"
@@ -153,7 +186,7 @@ class BetweenWords(Write):
              "A table with a row for each piece and a column for each word, 1 where the piece belongs to the word, "
              "sums columns by one product: `weights @ table`.",
              "With such tables for both sides: `(rows/rows.sum(0)).T @ weights @ columns`. The division makes each sum "
-             "over rows a mean. `F.one_hot` makes such a table from the numbers of the words.")
+             "over rows a mean. `F.one_hot(numbers).float()` makes such a table from the numbers of the words.")
     def inputs(g):
         def weights(*shape): return (2*torch.randn(*shape, generator=g)).softmax(-1)
         yield weights(1, 3), ['▁x'], ['▁a', 'b', '▁c']
@@ -188,6 +221,20 @@ class BetweenWords(Write):
             "only the first piece of each word is looked at: sum over the columns of all its pieces"
             first = [k for k, piece in enumerate(columns) if piece.startswith('▁') or piece == '</s>']
             return between_words(weights[..., first], rows, [f'▁{i}' for i in first])
+
+        def only_columns(weights, rows, columns):
+            "the columns are words now, and the rows are still pieces: take the mean over the rows of each word"
+            return weights @ membership(columns)
+
+        def only_rows(weights, rows, columns):
+            "the rows are words now, and the columns are still pieces: sum over the columns of each word"
+            rows, _, n, _ = _joined(rows, columns)
+            return (rows/n).T @ weights
+
+        def counted_from_one(weights, rows, columns):
+            "the words were counted from 1, so there is a word 0 without any piece: count from 0"
+            rows, columns = (F.pad(membership(side), (1, 0)) for side in (rows, columns))
+            return (rows/rows.sum(0)).T @ weights @ columns
 
         def largest(weights, rows, columns):
             "of the columns of a word the largest is taken; sum over them"
@@ -273,6 +320,30 @@ class LogProbability(Write):
             "EOS is left out: that a sentence ends *here* is a part of what the model predicts"
             return _taken(logits, target).masked_fill((target == pad_id) | (target == 2), 0.).sum(1)
 
+        def last_place_dropped(logits, target, pad_id):
+            "the last place is dropped, and in the longest row that is EOS; only padding does not count"
+            return LogProbability.right(logits[:, :-1], target[:, :-1], pad_id)
+
+        def shifted_back(logits, target, pad_id):
+            "shifted by one: the scores at place t are about token t, not about the token before it"
+            return LogProbability.right(logits[:, 1:], target[:, :-1], pad_id)
+
+        def multiplied(logits, target, pad_id):
+            "log-probabilities are added; it is the probabilities that are multiplied"
+            return _taken(logits, target).masked_fill(target == pad_id, 1.).prod(1)
+
+        def log_of_zero(logits, target, pad_id):
+            "the probability of padding was made 0, and the logarithm of 0 is −∞: fill in zeros *after* the logarithm"
+            return (_taken(logits, target, lambda x: x.softmax(-1))*(target != pad_id)).log().sum(1)
+
+        def each_token(logits, target, pad_id):
+            "these are the log-probabilities of the single tokens: sum over the places"
+            return _taken(logits, target).masked_fill(target == pad_id, 0.)
+
+        def training_loss(logits, target, pad_id):
+            "that is the loss of training, a mean over all tokens of the batch; sum over each target, and mind the sign"
+            return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad_id)
+
         def shifted(logits, target, pad_id):
             "shifted by one: the scores at place t are about token t already, since BOS stands before the input"
             return LogProbability.right(logits[:, :-1], target[:, 1:], pad_id)
@@ -305,6 +376,7 @@ class HowOftenDrawn(Value):
              round(1 - exp(-1.14), 2): ('opposite', "that is the share of draws in which something else comes out"),
              round(10**-1.14, 2): ('base-ten', "that is 10 to this power; log-probabilities in nats are to the base e"),
              round(2**-1.14, 2): ('base-two', "that is 2 to this power; log-probabilities in nats are to the base e"),
+             round(.9**12, 2): ('estimated', "0.9 for each token comes near; `score` knows the probabilities exactly"),
              .91: ('one-token', "so probable is a single token, on average; all 12 must be drawn"),
              round(1/3, 2): ('three-draws', "one of the lesson's three draws was right, but three are few: calculate"),
              exp(-1.14): ('not-rounded', "right; but two digits were asked for: 0.32"),
