@@ -264,7 +264,6 @@ def _parts(self:Translator,
     fits = lambda text: len(encode([text])[0]) < most
     return [[text] if len(ids) < most else split_text(text, fits) for text, ids in zip(texts, encode(texts))]
 
-# %% ../nbs/16_translation.ipynb #a8e1227b
 @patch
 def _by_parts(self:Translator,
     answer,           # Function of a list of rows of ids: a list with an answer to each
@@ -364,7 +363,6 @@ def _log_probabilities(model, pairs):
     logp = logits.log_softmax(-1, dtype=wide(logits.dtype)).gather(-1, batch.tgt_out[..., None])[..., 0]
     return logp.masked_fill(batch.tgt_out == model.cfg.pad_id, 0.).sum(1).tolist()
 
-# %% ../nbs/16_translation.ipynb #cdbca4dc
 @patch
 def score(self:Translator,
     texts:list,            # Sentences
