@@ -23,7 +23,8 @@ INTRODUCTION = (
 )
 HEADINGS = ('What the paper says', 'The figures', 'Exercises', 'Hint', '{kind}, level {level}, {minutes} minutes')
 KINDS = ('write', 'predict', 'find the bug', 'explain')
-PAPER = re.compile(r'^(?:## What the paper says\n+|\*\*What the paper says \(.*?\)\.\*\* )(.*?)(?=^## |\Z)', re.M | re.S)
+PAPER_HEAD = r'^(?:## What the paper says\n+|\*\*What the paper says \(.*?\)\.\*\* )'
+PAPER = re.compile(PAPER_HEAD + r'(.*?)(?=^## |\Z)', re.M | re.S)
 CAPTION = re.compile(r'^#\| fig-cap: (.*)$', re.M)
 AS_IT_IS = re.compile(r'\$\$.*\$\$.*|\W*', re.S)  # formulas and marks have no language
 
@@ -47,11 +48,14 @@ def head_of(sources):
 
 
 def paper_of(sources):
-    section, = PAPER.findall('\n\n'.join(sources['markdown'][:12]))
+    section, = (found[1] for text in sources['markdown'] if (found := PAPER.search(text)))
     return blocks(section)
 
 
-def captions_of(sources): return [caption for code in sources['code'] for caption in CAPTION.findall(code)]
+def captions_of(sources):
+    "One for each figure; a cell with several has a list of them."
+    found = [caption for code in sources['code'] for caption in CAPTION.findall(code)]
+    return [caption for text in found for caption in (json.loads(text) if text.startswith('[') else [text])]
 
 
 def diagnoses(e):
@@ -113,6 +117,7 @@ def section(number, say):
     title, subtitle = map(say, head_of(sources))
     paper = '\n\n'.join(mark + (text if AS_IT_IS.fullmatch(text) else say(text)) for mark, text in paper_of(sources))
     paper = re.sub(r' \{#eq-.*?\}', '', paper)  # the label is the lesson's
+    paper = re.sub(r'\]\((?=#)', f'](../{name}', re.sub(r'\]\((?=\w+\.ipynb)', '](../', paper))
     figures = '\n'.join(f'1. {say(caption)}' for caption in captions_of(sources))
     cells = [f'## [{number} {title}](../{name})\n\n{subtitle}\n\n### {say(HEADINGS[0])}\n\n{paper}']
     if figures: cells.append(f'### {say(HEADINGS[1])}\n\n{figures}')
