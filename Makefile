@@ -29,6 +29,7 @@ demo: .venv/ready
 export: .venv/ready
 	$(BIN)/nbdev-export
 	$(BIN)/python tools/build_exercises.py
+	$(BIN)/python tools/build_languages.py
 	$(BIN)/python tools/build_stubs.py
 	$(BIN)/python tools/build_readme.py
 

@@ -312,7 +312,7 @@ class WrongAxis(Value):
     A friend wrote `softmax(-2)`. For which numbers of queries and keys does the code still run?"""
     id, level, minutes, kind = '01.9', 1, 3, 'find the bug'
     options = dict(a='only if there are as many queries as keys', b='for all', c='never: torch raises an error',
-                   d='only for one query')
+                   d='only if there is one query')
     hints = ("What shape has a softmax over another axis?",)
     right = 'b'
     solution = """b: it runs for all shapes, so no error warns you. The *columns* sum to one now, and the check of the

@@ -226,8 +226,8 @@ class OtherEnd(Write):
 class AdamAtBothEnds(Value):
     r"""The same for Adam?
 
-    With these weights `T5Style` and `Embedding` are the same function. Are they also the same for Adam? It moves every
-    entry by about the learning rate, however large the entry is. For $d_{model} = 64$: how many times as large,
+    With the weights of 04.4, `T5Style` and `Embedding` are the same function. Are they also the same for Adam? It moves
+    every entry by about the learning rate, however large the entry is. For $d_{model} = 64$: how many times as large,
     relative to the entry, is such a step in `Embedding`?"""
     id, level, minutes = '04.5', 2, 5
     hints = ("How large is an entry of each matrix?", "One has the size 1, the other 1/8.")
@@ -293,7 +293,7 @@ class AbsentWord(Write):
             return ((h @ E.T).softmax(0)[:, row, None]*h).mean(0)
 
         def of_hidden(h, E, row):
-            "this is weighted with the row itself, as in the gradient of `h`: the derivative by the row is `h`"
+            "here the row itself is weighted, as in the gradient of `h`: the derivative by the row is `h`"
             return ((h @ E.T).softmax(-1)[:, row, None]*E[row]).mean(0)
 
 # %% ../../nbs/tasks/04_embeddings.ipynb #6786bbf7

@@ -167,7 +167,7 @@ class TwoForTwelve(Value):
     r"""One network for all layers?
 
     Suppose the six encoder layers shared one feed-forward network, and the six decoder layers another. How many million
-    parameters would the base model lose? (Rounded to whole millions.)"""
+    parameters would the base model lose? (In millions, rounded: 5 for five million.)"""
     id, level, minutes, kind = '03.3', 1, 5, 'predict'
     hints = ("Twelve networks become two.", "One network of the base model has 2,099,712 parameters.")
     right = 21
@@ -196,8 +196,8 @@ class Absolute(Write):
     the network that gives back $x$?)"""
     id, level, minutes, name = '03.4', 2, 10, 'absolute'
     hints = (r"$\lvert x \rvert = \max(0, x) + \max(0, -x)$.",
-             "One hidden unit sees $x$, the other $-x$. Set all four parameters under `torch.no_grad()`, with `copy_` "
-             "and `zero_`.")
+             "One hidden unit sees $x$, the other $-x$. Set all four parameter tensors under `torch.no_grad()`, with "
+             "`copy_` and `zero_`.")
     solution = r"""One hidden unit sees $x$, the other $-x$. The identity is possible, too: with $W_2 = (1, -1)^\top$
     instead of $(1, 1)^\top$ the same units give $x$."""
     def inputs(g):

@@ -130,7 +130,7 @@ def left(
 class RMSNorm(Write):
     r"""RMSNorm
 
-    It divides by the root mean square and subtracts nothing: $x / \sqrt{\mathrm{mean}(x^2) + \epsilon}$. Write
+    RMSNorm divides by the root mean square and subtracts nothing: $x / \sqrt{\mathrm{mean}(x^2) + \epsilon}$. Write
     `rms_norm(x, eps)`, for the vectors along the last axis. (For which $x$ does it give the same as LayerNorm?)"""
     id, level, minutes, name = '06a.3', 1, 5, 'rms_norm'
     hints = ("Read the name from the end: square, mean, root.",
@@ -190,7 +190,7 @@ class RMSNorm(Write):
 
 # %% ../../nbs/tasks/06a_norms.ipynb #6ed6d1db
 class NotFree(Value):
-    """Find the bug
+    """A colleague's pre-norm
 
     A colleague writes pre-norm like this: `x = norm(x)`, and in the next line `return x + sublayer(x)`. The model
     trains. A test of one line compares what comes out with `x`. For which sub-layer must the two be *equal* in right
@@ -271,8 +271,8 @@ class DeepNorm(Write):
 class HowDeep(Value):
     """How deep?
 
-    With PyTorch's start, how many layers would it take until the last decoder layer gets ten times the gradient of the
-    first? Take $s = 0.26$ for all of them; a whole number, rounded."""
+    With PyTorch's start, how many layers below the last decoder layer is the one that gets a tenth of its gradient?
+    Take $s = 0.26$ for all of them; the nearest whole number."""
     id, level, minutes, kind = '06a.6', 2, 5, 'predict'
     hints = ("Each layer leaves $1/\\sqrt{1 + s^2}$.", "The factors of the layers are multiplied: use logarithms.")
     right = round(log(10)/log(sqrt(1 + .26**2)))
@@ -282,6 +282,6 @@ class HowDeep(Value):
              10: ('sizes-add', "1/(1 + s) is left if the sizes add; for independent terms the squares do"),
              271: ('added', "the factors are multiplied, not added: 1.033 to the power of n is 10"),
              270: ('added', "the factors are multiplied, not added: 1.033 to the power of n is 10"),
-             71: ('rounded', "the number is 70.4; rounded to the nearest whole number that is less"),
-             12: ('xavier', "those are the layers of the models above; they are far from a factor of ten"),
+             71: ('one-too-many', "the number is 70.4; 71 layers from the first to the last are 70 steps down"),
+             12: ('xavier', "those are the layers of the lesson's models; they are far from a factor of ten"),
              31: ('e-for-ten', "after so many layers it is a factor of e; ten is asked")}

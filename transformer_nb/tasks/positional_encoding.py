@@ -221,7 +221,8 @@ class MaskTellsTime(Value):
                    c='different after one layer and after two', d='different after one layer, equal after two')
     hints = ("`attention(x, x, x, causal_mask(3))[0]`, and feed its output into itself for the second layer; "
              "`causal_mask` comes from `transformer_nb.attention`.",
-             "After one layer the last word has summed over the same set of words. What about the word in the middle?")
+             "After one layer the last word has summed over the same set of words. And the word in the middle, "
+             "which sees only itself and what stands before it?")
     right = 'b'
     solution = """b: after one layer the difference is zero (up to rounding): the last word sees the same set. After two
     layers it is not: *dog* in the first place saw only itself, *dog* in the second place saw *man* as well, and the

@@ -253,7 +253,7 @@ class Decoder(Write):
     """A decoder layer
 
     Write `forward` of `DecoderLayer`: masked self-attention, then attention to the memory, then the feed-forward
-    network, each in its own wrapper of `self.residuals`. An encoder layer (above) is the pattern."""
+    network, each in its own wrapper of `self.residuals`. `EncoderLayer` is the pattern."""
     id, level, minutes, builds = '06.3', 2, 15, 'transformer.DecoderLayer'
     hints = ("An attention gives back a pair, the output and the weights: take `[0]`.",
              "In the middle the queries come from the target side, keys and values from the memory, and the mask is "
@@ -459,7 +459,7 @@ class Parameters(Write):
     id, level, minutes, name = '06.7', 3, 15, 'formula'
     hints = ("An attention has $d_{model} \\cdot h \\cdot (2d_k + 2d_v)$ weights.",
              "A layer pair has three attentions, two feed-forward networks and five LayerNorms.",
-             "A LayerNorm has a gain and a bias for each feature, a feed-forward network has two biases.")
+             "A LayerNorm has a gain and a bias for each feature, a feed-forward network two bias vectors.")
     def inputs(g):
         yield TransformerConfig(vocab_size=11, N=1, d_model=4, d_ff=6, h=2),
         yield TransformerConfig(vocab_size=90, N=3, d_model=10, d_ff=7, h=2, d_k=3, d_v=4),
@@ -496,11 +496,11 @@ class Parameters(Write):
             return Parameters.right(c) + 3*c.N*(c.h*(2*c.d_k + c.d_v) + c.d_model)
 
         def no_biases(c):
-            "the two biases of each feed-forward network are missing"
+            "the two bias vectors of each feed-forward network are missing"
             return Parameters.right(c) - 2*c.N*(c.d_ff + c.d_model)
 
         def matrices_alone(c):
-            "only matrices are counted; each feed-forward network has two biases, each LayerNorm a gain and a bias"
+            "only matrices count here; a feed-forward network has two bias vectors, a LayerNorm a gain and a bias"
             return Parameters.right(c) - 2*c.N*(c.d_ff + 6*c.d_model)
 
         def no_norms(c):
