@@ -78,7 +78,8 @@ def test_readme_use_in_python(used, monkeypatch, capsys):
 def test_the_start_says_what_was_chosen(used):
     _, done = used
     lines = done.stderr.splitlines()
-    assert re.search(r'40,000 pairs, 8,000 word pieces, .* on 1 x cpu in (float32|bfloat16), \d+ threads?$', lines[0])
+    where = r'(cpu in (float32|bfloat16), \d+ threads?|cuda in b?float(16|32))'
+    assert re.search(rf'40,000 pairs, 8,000 word pieces, .* on 1 x {where}$', lines[0])
     assert re.search(r'^pre-norm, dropout 0, 1 x 1,536 tokens per step, '
         r'learning rate up to 0.005 in \d+ steps, about [\d,]+ steps in all$', lines[1])
 

@@ -329,11 +329,13 @@ def test_the_loss_makes_no_tensor_elsewhere():
 def test_shards_of_layers_are_gathered_in_the_type_of_the_products(monkeypatch, dtype, gathered):
     fsdp = pytest.importorskip('torch.distributed.fsdp')
     sharded = []
-    def shard(module, mp_policy=None):
+    def shard(module, mesh, mp_policy=None):
+        assert mesh == ('cuda', (2,))  # the run's own devices, not whatever accelerator the machine has
         types = (mp_policy.param_dtype, mp_policy.reduce_dtype) if mp_policy else None
         sharded.append((type(module).__name__, types))
         return module
     monkeypatch.setattr(fsdp, 'fully_shard', shard)
+    monkeypatch.setattr(torch.distributed, 'init_device_mesh', lambda *mesh: mesh)
     monkeypatch.setattr(torch.distributed, 'is_initialized', lambda: True)
     net = Objective(Transformer(preset('tiny', vocab_size=8, N=1, d_model=16, h=2)))
     parallel(net, SimpleNamespace(size=2, device=torch.device('cuda')), shard=True, dtype=dtype)

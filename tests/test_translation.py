@@ -263,6 +263,14 @@ def test_an_error_in_one_batch_begins_no_further_one(copier):
     assert copier.translate(SENTENCES[:9], parallel=2) == copier.translate(SENTENCES[:9])   # and goes on
 
 
+def test_attention_in_16_bits_can_be_drawn():
+    "A GPU computes in bfloat16 by itself; maps are numbers to look at."
+    maps = Translator.from_pretrained('demo', 'cpu', dtype='bfloat16').attention('a dog runs .')
+    for kind in ('encoder', 'decoder', 'cross'): assert maps[kind].dtype == torch.float32
+    plot_attention(maps['cross'][-1].mean(0), maps['target'], maps['source'])
+    assert between_words(maps['cross'], maps['target'], maps['source']).dtype == torch.float32
+
+
 # --- 8 bits -----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.filterwarnings('ignore:8-bit products')
@@ -275,8 +283,12 @@ def test_int8_stays_near(copier):
 
 
 @pytest.mark.filterwarnings('ignore:8-bit products')
-def test_int8_from_a_checkpoint(small_run):
-    small = Translator.from_pretrained(small_run, 'cpu', int8=True)
+def test_int8_from_a_checkpoint(small_run, monkeypatch):
+    "Where there is a GPU, auto means the CPU: only there are 8-bit products."
+    with monkeypatch.context() as seems:
+        seems.setattr(torch.cuda, 'is_available', lambda: True)
+        small = Translator.from_pretrained(small_run, int8=True)
+    assert small.device == torch.device('cpu')
     assert small.ready.int8 and len(small.translate(['a dog runs .', ''])) == 2
     plain = Translator.from_pretrained(small_run, 'cpu').nbest(SENTENCES[:40], beam=1, batch_tokens=64)
     alone = small.nbest(SENTENCES[:40], beam=1, batch_tokens=64)

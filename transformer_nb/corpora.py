@@ -16,7 +16,7 @@ from itertools import compress, count
 from pathlib import Path
 
 from .core import InputError
-from .english_german.grammar import builtin_corpus
+from .english_german.grammar import sentence_pairs
 
 # %% ../nbs/08_corpora.ipynb #15f14995
 def decode_line(
@@ -146,9 +146,9 @@ def load_builtin(
 ) -> Corpus:
     "The built-in English–German corpus, made by `grammar.Grammar`; 'unseen' holds unseen combinations of known words."
     if n_train < 1: raise InputError(f"built-in corpus of {n_train:,} pairs: ask for at least 1")
-    try: data = builtin_corpus(n_train=n_train, seed=seed)
+    try: drawn = sentence_pairs(n_train, seed)
     except ValueError as e: raise InputError(f"built-in corpus of {n_train:,} pairs: {e}") from None
-    return Corpus('en', 'de', {name: Split([(e.en, e.de) for e in examples]) for name, examples in data.items()})
+    return Corpus('en', 'de', {name: Split(list(pairs)) for name, pairs in drawn.items()})
 
 # %% ../nbs/08_corpora.ipynb #9176e7f2
 def load_corpus(

@@ -29,7 +29,7 @@ class World:
         if 'RANK' not in os.environ: return
         gpu = self.device.type == 'cuda'
         if gpu:
-            self.device = torch.device('cuda', int(os.environ['LOCAL_RANK']))
+            self.device = default_device(f"cuda:{os.environ['LOCAL_RANK']}")
             torch.cuda.set_device(self.device)
         if dist.is_initialized(): return
         # NCCL gives up after ten minutes, and process 0 may learn a vocabulary or score a model for longer
@@ -82,8 +82,9 @@ def _shard(net, world, dtype):
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     low = dtype == torch.bfloat16
     policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32) if low else MixedPrecisionPolicy()
-    for layer in (*net.model.encoder, *net.model.decoder): fully_shard(layer, mp_policy=policy)
-    return fully_shard(net)  # the embeddings stay exact: the loss is summed up in their type
+    mesh = dist.init_device_mesh(world.device.type, (world.size,))  # or it would take a GPU that the run does not use
+    for layer in (*net.model.encoder, *net.model.decoder): fully_shard(layer, mesh=mesh, mp_policy=policy)
+    return fully_shard(net, mesh=mesh)  # the embeddings stay exact: the loss is summed up in their type
 
 # %% ../../nbs/engine/03_distributed.ipynb #2211feab
 def sync(

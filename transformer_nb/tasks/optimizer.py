@@ -62,6 +62,7 @@ def adam_by_hand(
     ...  # your code
 '''
     def inputs(g):
+        torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # imports for seconds, which no clock may interrupt
         yield [2.], .1
         yield [1., -2., .5], .1
         yield torch.randn(8, generator=g).tolist(), .02
