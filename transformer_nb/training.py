@@ -410,7 +410,6 @@ def seconds_a_step(self:Trainer) -> float: # Best of three, mean over all proces
     self.timed[n] = self.world.sum(min(took))[0]/size
     return self.timed[n]
 
-# %% ../nbs/14_training.ipynb #5f27e610
 @patch
 def choose_threads(self:Trainer):
     "Fix the number of threads: the fewest that are nearly as fast as twice as many; on a busy machine many are slow."
@@ -469,7 +468,6 @@ def _loop(self:Trainer, bar):
             if self.first: self._tell(bar, step, took)
             if self.stopping: raise Stopped(self.stop.signum or signal.SIGTERM)
 
-# %% ../nbs/14_training.ipynb #5ac2fa16
 @patch
 def _tell(self:Trainer, bar, step, took):
     "One step's line in the metrics, and the progress bar."
@@ -508,7 +506,6 @@ def fit(self:Trainer,
     with self._endings(), self.stop, bar, computing(self.device, self.cfg.threads): self._loop(bar)
     if self.first: self._average()
 
-# %% ../nbs/14_training.ipynb #f1b377c5
 @patch
 @contextmanager
 def _endings(self:Trainer):
