@@ -14,7 +14,8 @@ from transformer_nb.evaluation import compare, score
 from transformer_nb.experiments.table2 import paper_bleu, paper_tokens
 from transformer_nb.tokenizer import EOS, PAD, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
-from transformer_nb.translation import TooLong, Translator, _side_by_side, clean, rejoin, split_text
+from transformer_nb.translation import (
+    TooLong, Translator, _side_by_side, between_words, clean, plot_attention, rejoin, split_text)
 
 WORDS = 'a the dog cat bird tree sees runs sleeps near small big Hund Katze 犬 猫 が 。 走る 비 옵니다 집'.split()
 SENTENCES = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 9)) + ' .' for i in range(400)]
