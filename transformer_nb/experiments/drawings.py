@@ -67,12 +67,12 @@ def entrance(ax, x, text, side, table='lesson 04', waves='lesson 05', **how):
     note(ax, x + 2.5*side, 2.95, 'positions\n' + waves, **{'ha': 'left' if side > 0 else 'right'} | how)
     line(ax, (x, 3.25), (x, 3.8), head=False)
 
-def exit_to_words(ax, x, y, table='lesson 04', **how):
+def exit_to_words(ax, x, y, table='lesson 04', scores='softmax', **how):
     "From the decoder's vectors to probabilities."
     line(ax, (x, y), (x, y + .7))
     box(ax, x, y + 1.15, 'linear: the embedding matrix\n' + table, 'table', 4.4, **how)
     line(ax, (x, y + 1.6), (x, y + 2))
-    box(ax, x, y + 2.3, 'softmax', 'plain', 4.4, .6, **how)
+    box(ax, x, y + 2.3, scores, 'plain', 4.4, .6, **how)
     line(ax, (x, y + 2.6), (x, y + 3))
     note(ax, x, y + 3.2, 'probabilities of the next token')
 
