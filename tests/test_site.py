@@ -185,6 +185,12 @@ def test_source_links_lead_to_the_line():
         assert re.search(rf"(def|class) {sym.__name__}\b", "\n".join(source))
 
 
+def test_names_without_an_entry_do_not_become_links():
+    lookup = apidoc.Lookup()
+    assert lookup.linkify("`causal_mask`").endswith("/attention.html#causal_mask)")
+    assert lookup.linkify("`sublayer`, `Translator._parts`, `_parts`") == "`sublayer`, `Translator._parts`, `_parts`"
+
+
 # ---- checks
 
 @pytest.mark.parametrize("html, complaint", [

@@ -6,6 +6,7 @@ import ast
 import re
 from inspect import Parameter, formatannotation
 
+import nbdev.processors
 import nbdev.showdoc
 from fastcore.docments import DocmentTbl, DocmentText, docments
 from fastcore.nbio import mk_cell
@@ -95,6 +96,19 @@ class TableRenderer(nbdev.showdoc.BasicMarkdownRenderer):
 
 
 nbdev.showdoc.BasicMarkdownRenderer = TableRenderer
+
+
+class Lookup(NbdevLookup):
+    "The entries that a name in backticks may lead to: private names and the helpers of drawings have none."
+
+    def __init__(self):
+        super().__init__(skip_mods="transformer_nb.experiments.drawings")
+
+    def doc(self, sym):
+        return None if re.search(r"(^|\.)_[a-z]", sym) else super().doc(sym)
+
+
+nbdev.processors.NbdevLookup = Lookup
 
 
 def public_methods(
