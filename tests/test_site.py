@@ -251,7 +251,7 @@ TOY = {
         cell(CALLED, "code"),
     ],
     "deep/01_inner.ipynb": [
-        cell("# Deeper\n\n> In a folder"),
+        cell("# Deeper\n> In a folder, after [the lesson](../01_toy.ipynb)"),
         cell("#| default_exp deep.inner", "code"),
         cell("From [the lesson](../01_toy.ipynb#r1), [at the front](../index.ipynb). $x^2$"),
         cell("[`twice`](https://toy.github.io/toy/toy.html#twice)"),

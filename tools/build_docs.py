@@ -55,12 +55,13 @@ def page_names(folder):
 def rewrite_notebook(work, name, renamed, doc_url):
     "Rewrite the processed notebook `name` into its page."
     nb = json.loads((work / name).read_text())
+    numbers, taken = number_labels(nb["cells"]), []
+    relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=doc_url)
     front, body = split_front_matter(text_of(nb["cells"][0]))
     if front:
         front.pop("output-file", None)
+        front |= {key: relink(text) for key, text in front.items() if key == "description"}
         nb["cells"][0]["source"] = f"---\n{yaml.dump(front, allow_unicode=True)}---\n{body}"
-    numbers, taken = number_labels(nb["cells"]), []
-    relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=doc_url)
     try:
         for cell in nb["cells"]:
             rewrite_cell(cell, numbers, relink, taken)
