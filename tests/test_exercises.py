@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 from conftest import ROOT
@@ -184,3 +185,60 @@ def test_nothing_is_overwritten(tmp_path):
     done = subprocess.run([sys.executable, ROOT/'tools/build_blank.py', tmp_path], capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.strip() == \
         f'{tmp_path}: is there already; move it away, or name another folder'
+
+
+# The exercises for nbgrader
+
+@pytest.fixture(scope='module')
+def for_class(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('class')/'course'
+    command = [sys.executable, ROOT/'tools/build_blank.py', '--nbgrader', folder]
+    subprocess.run(command, check=True, capture_output=True)
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 1 and 'is there already' in again.stderr
+    return {path.stem: json.loads(path.read_text())['cells'] for path in (folder/'source').glob('*/*.ipynb')}
+
+
+def test_every_exercise_has_a_locked_cell_that_gives_its_points(for_class):
+    assert set(for_class) == {f'lesson_{e.lesson}' for e in ALL}
+    graded = [c for cells in for_class.values() for c in cells if 'nbgrader' in c['metadata']]
+    about = {c['metadata']['nbgrader']['grade_id']: c['metadata']['nbgrader'] for c in graded}
+    assert {id: given['points'] for id, given in about.items()} == {e.id.replace('.', '-'): e.level for e in ALL}
+    wanted = dict(grade=True, locked=True, solution=False, task=False, schema_version=3)
+    assert len(graded) == len(ALL) and all(given.items() >= wanted.items() for given in about.values())
+    assert '<summary>Solution' not in json.dumps(for_class)
+
+
+def own(answer):
+    "The library's answer as if it had been written in the notebook."
+    if isinstance(answer, type): return type(answer.__name__, (answer,), {'__module__': '__main__'})
+    parts = answer.__code__, answer.__globals__, answer.__name__, answer.__defaults__, answer.__closure__
+    copy = types.FunctionType(*parts)
+    copy.__module__ = '__main__'
+    return copy
+
+
+def points(cells, answer):
+    "Run an assignment; `answer` makes something of the right answer to each exercise."
+    names, sums = {'__name__': '__main__'}, []
+    for cell in cells:
+        text, given = ''.join(cell['source']), cell['metadata'].get('nbgrader')
+        if given:
+            id, name = re.search(r"check\('(.+)', (\w+)\)", text).groups()
+            e = ex.find(id)
+            right = e.right if issubclass(e, ex.Value) else e.answer()
+            names[name] = answer(right, names[name])
+        if cell['cell_type'] == 'markdown': continue
+        try: exec(text, names)
+        except AssertionError: assert given
+        else: sums.append(given['points'] if given else 0)
+    return sum(sums)
+
+
+@pytest.mark.parametrize('lesson', ['00', '01', '02', '11'])
+def test_points_are_for_right_answers_of_ones_own(lesson, for_class):
+    cells, most = for_class[f'lesson_{lesson}'], sum(e.level for e in ALL if e.lesson == lesson)
+    values = sum(e.level for e in ALL if e.lesson == lesson and issubclass(ex.find(e.id), ex.Value))
+    assert points(cells, lambda right, stub: own(right) if callable(right) else right) == most
+    assert points(cells, lambda right, stub: stub) == 0
+    assert points(cells, lambda right, stub: right) < most or values == most  # what is imported gives no points

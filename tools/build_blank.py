@@ -2,7 +2,10 @@
 
 FOLDER becomes a copy of the project in which every function that an exercise builds is a stub. Fill one in, in its
 notebook, and run `nbdev-export` there: the same lessons, tests, trainer and demo then run on your code. `check`
-compares with the package `solved`, which lies beside it."""
+compares with the package `solved`, which lies beside it.
+
+`python tools/build_blank.py --nbgrader FOLDER` writes the exercises as assignments for nbgrader instead, one for each
+lesson, without solutions."""
 import ast
 import json
 import re
@@ -11,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from transformer_nb.exercises import exercises
+from transformer_nb.exercises import Write, begin, exercises, find, is_first, markdown
 
 ROOT = Path(__file__).parents[1]
 PARTS = ('nbs', 'transformer_nb', 'tests', 'tools', 'benchmarks', 'settings.ini', 'pyproject.toml', 'constraints.txt',
@@ -122,5 +125,52 @@ def main(folder):
     print('  use       make demo')
 
 
+# ---- for nbgrader
+
+IMPORTS = """import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_nb.attention import *
+from transformer_nb.exercises import check, hint
+from transformer_nb.multihead import *"""
+
+
+def cell(kind, text, **about):
+    code = dict(outputs=[], execution_count=None) if kind == 'code' else {}
+    return dict(cell_type=kind, metadata=about, source=text.splitlines(True), **code)
+
+
+def assignment(lesson):
+    "Cells of the exercises of a lesson: each a task, a place for the answer, and a locked cell that gives the points."
+    tasks = [find(e.id) for e in exercises(lesson)]
+    for part in ([e for e in tasks if is_first(e)], [e for e in tasks if not is_first(e)]):
+        if part: yield cell('code', IMPORTS)  # anew: the second part stands where the lesson's own code is known
+        for e in part:
+            stub = begin(e).rsplit('\n\n', 1)[0] if issubclass(e, Write) else 'answer = ...  # your answer'
+            name = re.search(r'^(?:def |class )?(\w+)', stub, re.M)[1]
+            own = f"assert {name}.__module__ == '__main__', 'the answer must be yours'\n"*issubclass(e, Write)
+            points = dict(grade=True, grade_id=e.id.replace('.', '-'), locked=True, points=e.level, schema_version=3,
+                          solution=False, task=False)
+            yield cell('markdown', markdown(e).split('<details><summary>Solution')[0])
+            yield cell('code', stub)
+            yield cell('code', f"from transformer_nb.exercises import check\n\n{own}result = check('{e.id}', {name})\n"
+                       'assert result.right, result', nbgrader=points)
+
+
+def assignments(folder):
+    "The exercises of all lessons, where nbgrader looks for them: `source/lesson_01/lesson_01.ipynb`."
+    if folder.exists(): raise SystemExit(f'{folder}: is there already; move it away, or name another folder')
+    kernel = dict(kernelspec=dict(display_name='python3', language='python', name='python3'))
+    for lesson in dict.fromkeys(e.lesson for e in exercises()):
+        path = folder/f'source/lesson_{lesson}/lesson_{lesson}.ipynb'
+        path.parent.mkdir(parents=True)
+        nb = dict(cells=[*assignment(lesson)], metadata=kernel, nbformat=4, nbformat_minor=4)
+        path.write_text(json.dumps(nb, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
+
+
 if __name__ == '__main__':
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else 'blank').resolve())
+    for_class = '--nbgrader' in sys.argv
+    named = [argument for argument in sys.argv[1:] if argument != '--nbgrader']
+    make, default = (assignments, 'nbgrader') if for_class else (main, 'blank')
+    make(Path(named[0] if named else default).resolve())
