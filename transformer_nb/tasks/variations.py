@@ -136,8 +136,8 @@ def noise(
     ...  # your code
 '''
     def inputs(g):
-        yield torch.tensor([[1., 3.], [5., 9.]]).double(),
-        for R, S in (2, 3), (4, 3), (6, 5): yield _runs(g, R, S),
+        yield torch.tensor([[1., 3., 2.], [5., 9., 4.]]).double(),
+        for R, S in (3, 2), (4, 3), (6, 5): yield _runs(g, R, S),
 
     def run(answer, x):
         found = answer(x)
@@ -163,6 +163,22 @@ def noise(
         def mean_of_spreads(x):
             "this is the mean of the rows' own spreads, and what a seed does to all rows is still in them"
             return float(x.std(1).mean())
+
+        def mean_spread_of_seeds(x):
+            "this is the mean of the columns' spreads, which is mostly the difference between the rows"
+            return float(x.std(0).mean())
+
+        def of_an_effect(x):
+            "this is σ times √(2/S), the standard error of an effect; wanted is σ itself"
+            return _root(_rest(x), _freedom(x))*sqrt(2/x.shape[1])
+
+        def of_a_mean(x):
+            "this is σ over √S, the standard error of a row's mean; wanted is σ itself"
+            return _root(_rest(x), _freedom(x))/sqrt(x.shape[1])
+
+        def absolute(x):
+            "this is a mean of absolute values; for a standard deviation take squares, and the root at the end"
+            return float(_rest(x).abs().mean())
 
         def seeds_alone(x):
             "the differences between the rows are still in it: take off the means of the rows as well"
@@ -224,8 +240,8 @@ class Verdict(Write):
              "Turn each effect into a direction: −1, 0 or 1. Then compare the two.",
              "`here = 0 if abs(ours) <= half else (1 if ours > 0 else -1)`, and so on for the paper, with `least`.")
     def inputs(g):
-        for ours in (-2., 2., -.7, .7, -.2, .2):
-            for paper in (-.9, .9, -.2, .2, 0.):
+        for ours in (-2., 2., -.7, .7, .2):
+            for paper in (-1.6, 1.6, -.6, .6, -.2, .2, 0.):
                 a, b, half = (torch.rand(3, generator=g)*.2 + .9).tolist()
                 yield ours*a, half, paper*b, .3
 
@@ -295,6 +311,19 @@ class Verdict(Write):
             if here and there: return 'same' if abs(ours - paper) <= half else 'opposite'
             return _named(here, there)
 
+        def equal_numbers(ours, half, paper, least):
+            "this asks whether the two numbers are equal; compare their signs"
+            here, there = _direction(ours, half), _direction(paper, least)
+            return 'opposite' if here and there else _named(here, there)
+
+        def product(ours, half, paper, least):
+            "this is the sign of the product alone: neither our interval nor `least` is used"
+            return 'neither' if paper == 0 else 'same' if ours*paper > 0 else 'opposite'
+
+        def product_or_opposite(ours, half, paper, least):
+            "this is the sign of the product alone: neither our interval nor `least` is used"
+            return 'same' if ours*paper > 0 else 'opposite'
+
 # %% ../../nbs/tasks/17_variations.ipynb #60ffeeb5
 class Seeds(Value):
     """How many seeds?
@@ -309,7 +338,10 @@ class Seeds(Value):
     solution = """142: three seeds times $(2.06/0.3)^2 = 47.2$, rounded up. From the file:
     `ceil(len(of_row['C1'])*(effects(runs, 'bleu')['C1'][1]/.3)**2)`. (With so many seeds $t$ falls from 2.03 to 1.96,
     which saves some ten of them.) And seeds alone do not settle it: another test set would give other differences."""
-    wrong = {141: ('rounded-down', "141 are not quite enough: round up"),
+    wrong = {3*(2.06/.3)**2: ('not-whole', "seeds come whole: round up"),
+             (2.06/.3)**2: ('factor-not-whole', "that is the factor by which there must be more; we have three"),
+             132: ('t', "that is with the smaller t of so many seeds; here t stays as it is"),
+             141: ('rounded-down', "141 are not quite enough: round up"),
              21: ('linear', "the width shrinks with the *root* of the number: half of it takes four times the seeds"),
              20: ('linear-down', "the width shrinks with the *root* of the number, so it takes far more"),
              48: ('factor', "that is the factor, 47.2, by which there must be more: we have three seeds already"),
@@ -409,6 +441,19 @@ class Paired(Write):
             "this is the half width of an interval, about two errors; wanted is the standard error itself"
             effect, error = Paired.right(base, row)
             return effect, 1.96*error
+
+        def interval_of_three(base, row):
+            "this is the half width of an interval, t errors; wanted is the standard error itself"
+            effect, error = Paired.right(base, row)
+            return effect, 4.30*error
+
+        def as_in_the_pool(base, row):
+            "√(2/n) belongs to the pooled noise of single runs; a row's own *differences* have only √n"
+            return Paired.right(base, row)[0], stdev(row)*sqrt(2/len(row))
+
+        def differences_as_in_the_pool(base, row):
+            "√(2/n) belongs to the noise of single runs; these are differences already, which have only √n"
+            return Paired.right(base, row)[0], stdev(_differences(base, row))*sqrt(2/len(row))
 
         def turned_round(base, row):
             "the sign is turned round: row minus base, so that a higher BLEU is a positive effect"
