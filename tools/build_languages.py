@@ -151,7 +151,7 @@ def faults(language):
 
 
 def main():
-    if '--check' in sys.argv: sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)))
+    if '--check' in sys.argv: sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)) or None)
     (NBS / 'languages').mkdir(exist_ok=True)
     for language in NAMES: (NBS / f'languages/{language}.ipynb').write_text(page(language), encoding='utf-8')
 

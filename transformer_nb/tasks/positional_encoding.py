@@ -106,6 +106,12 @@ def sinusoids(
             exactly; the printed formula divides by d_model"""
             return _waves(_angles(n, d_model, 2*_pairs(d_model)/(d_model - 2)))
 
+        def authors_code(n, d_model):
+            """this is the table of the authors' code, with sines and cosines in two halves and d_model − 2 in the
+            exponent; the printed formula takes turns and divides by d_model"""
+            angle = _angles(n, d_model, 2*_pairs(d_model)/(d_model - 2))
+            return torch.cat([angle.sin(), angle.cos()], -1)
+
         def multiplied(n, d_model):
             "the position is multiplied by 10000^(2i/d_model); divide, so that later pairs turn more slowly"
             return _waves(_angles(n, d_model, -2*_pairs(d_model)/d_model))

@@ -518,6 +518,14 @@ class ShiftRight(Write):
             "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"
             return F.pad(ids, (0, 1))[:, 1:]
 
+        def first_word_cut_off(ids, bos_id):
+            "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"
+            return ids[:, 1:]
+
+        def nothing_in_front(ids, bos_id):
+            "the last column is off, but nothing stands in front: every row begins with `bos_id`"
+            return ids[:, :-1]
+
         def too_long(ids, bos_id):
             "the last column is still there, so there is one position more than words to predict"
             return F.pad(ids, (1, 0), value=bos_id)
