@@ -165,7 +165,7 @@ class Exercise:
         "What `check` answers, with the way to a hint."
         text = say(text)
         if mistake is None: return Result(cls.id, True, text)
-        end = ' ' if text[-1] in '?？' else say('. ')
+        end = say(' ') if text[-1] in '?？' else say('. ')
         way = say("A hint: {call}", call=f"hint('{cls.id}')")
         return Result(cls.id, False, text + end + way, mistake)
 
@@ -316,7 +316,7 @@ def hint(
     "A hint for an exercise."
     hints = find(id).hints
     if not 1 <= n <= len(hints):
-        return say("There are {n} hints for {id}; the solution stands in the lesson.", n=len(hints), id=id)
+        return say("There is no such hint for {id}; the solution stands in the lesson.", id=id)
     if n == len(hints): return say(hints[n - 1])
     return say("{hint} (One more: {call})", hint=say(hints[n - 1]), call=f"hint('{id}', {n + 1})")
 
