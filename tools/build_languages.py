@@ -21,7 +21,8 @@ INTRODUCTION = (
     "one needs beside them: what the paper says, one sentence for each figure, and the exercises with their hints.",
     "`check` and `hint` answer in this language after:",
 )
-HEADINGS = ('What the paper says', 'The figures', 'Exercises', 'Hint {n}', ' ({kind}, level {level}, {minutes} minutes)')
+HEADINGS = ('What the paper says', 'The figures', 'Exercises', 'Hint {n}',
+            ' ({kind}, level {level}, {minutes} minutes)')
 KINDS = ('write', 'predict', 'find the bug', 'explain')
 PAPER_HEAD = r'^(?:## What the paper says\n+|\*\*What the paper says \(.*?\)\.\*\* )'
 PAPER = re.compile(PAPER_HEAD + r'(.*?)(?=^## |\Z)', re.M | re.S)
@@ -152,7 +153,7 @@ def faults(language):
 
 
 def main():
-    if '--check' in sys.argv: sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)))
+    if '--check' in sys.argv: sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)) or None)
     (NBS / 'languages').mkdir(exist_ok=True)
     for language in NAMES: (NBS / f'languages/{language}.ipynb').write_text(page(language), encoding='utf-8')
 
