@@ -234,7 +234,7 @@ class Twice:
         x:int  # Another number
     ): return 2*x"""
 TOY = {
-    "index.ipynb": [cell("# Toy\n\n> Three pages"), cell("See [the lesson](01_toy.ipynb#r1).")],
+    "index.ipynb": [cell("# Toy\n\n> Three pages"), cell("See [the lesson](01_toy.ipynb#r1), [a page](cards/a.pdf).")],
     "01_toy.ipynb": [
         cell("# A lesson\n\n> With everything\n\nBelow the title."),
         cell("#| default_exp toy", "code"),
@@ -288,6 +288,8 @@ def toy_project(root, notebooks=TOY):
     (nbs / "sidebar.yml").write_text(SIDEBAR)
     meta = dict(kernelspec=dict(display_name="python3", language="python", name="python3"))
     (nbs / "deep").mkdir()
+    (nbs / "cards").mkdir()
+    (nbs / "cards/a.pdf").write_bytes(b"%PDF")
     for name, cells in notebooks.items():
         (nbs / name).write_text(json.dumps(dict(cells=cells, metadata=meta, nbformat=4, nbformat_minor=5)))
 
@@ -311,6 +313,11 @@ HTML = {"index.html", "toy.html", "deep/inner.html"}
 def test_no_page_asks_for_anything_from_elsewhere(toy_site):
     assert {p.relative_to(toy_site).as_posix() for p in toy_site.rglob("*.html")} == HTML
     assert check_site(toy_site) == []
+
+
+def test_files_that_a_page_links_to_are_on_the_site(toy_site):
+    assert (toy_site / "cards/a.pdf").read_bytes() == b"%PDF"
+    assert "cards/a.pdf" in PageFacts((toy_site / "index.html").read_text()).links
 
 
 def test_katex_comes_from_the_site(toy_site):
