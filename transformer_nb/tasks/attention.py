@@ -81,6 +81,10 @@ def attention(
             "that is the output alone; give back a pair: output and weights"
             return _attend(q, k, v, q.shape[-1]**-.5)[0]
 
+        def only_weights(q, k, v):
+            "these are the weights alone; give back a pair: output and weights"
+            return _attend(q, k, v, q.shape[-1]**-.5)[1]
+
         def exchanged(q, k, v):
             "output and weights are exchanged: the output comes first"
             return _attend(q, k, v, q.shape[-1]**-.5)[::-1]
@@ -88,6 +92,10 @@ def attention(
         def axis_1(q, k, v):
             "right for matrices; with more axes in front, axis 1 is not the keys: count from the end, -1"
             return _attend(q, k, v, q.shape[-1]**-.5, 1)
+
+        def axis_0(q, k, v):
+            "the rows do not sum to one: the softmax runs over the wrong axis (the keys are the last one)"
+            return _attend(q, k, v, q.shape[-1]**-.5, 0)
 
         def width_at_1(q, k, v):
             "right for matrices; with more axes in front, `shape[1]` is not d_k: count from the end, `shape[-1]`"
@@ -104,6 +112,21 @@ def attention(
         def all_axes(q, k, v):
             "`.T` turns all axes round, those in front as well: `k.transpose(-2, -1)` exchanges only the last two"
             weights = (q @ k.permute(*reversed(range(k.ndim)))/sqrt(q.shape[-1])).softmax(-1)
+            return weights @ v, weights
+
+        def first_axes(q, k, v):
+            "any number of axes may stand in front, so count from the end: `transpose(-2, -1)`"
+            weights = (q @ k.transpose(0, 1)/sqrt(q.shape[-1])).softmax(-1)
+            return weights @ v, weights
+
+        def second_axes(q, k, v):
+            "any number of axes may stand in front, so count from the end: `transpose(-2, -1)`"
+            weights = (q @ k.transpose(1, 2)/sqrt(q.shape[-1])).softmax(-1)
+            return weights @ v, weights
+
+        def keys_first(q, k, v):
+            "the scores have the shape (..., m, n), a row for each key; each query is to have one, so `q` comes first"
+            weights = (k @ q.transpose(-2, -1)/sqrt(q.shape[-1])).softmax(-1)
             return weights @ v, weights
 
         def lost_axis(q, k, v):
@@ -291,6 +314,11 @@ class MaskedSoftmax(Write):
         def not_low_enough(scores, mask):
             "the mask value is finite, so a score that is lower still leaves forbidden keys their weight: use −∞"
             return scores.masked_fill(~mask, -1e3).softmax(-1)
+
+        def indexed(scores, mask):
+            "`scores[~mask]` needs a mask of the same shape; `masked_fill` lets it broadcast"
+            scores[~mask] = -inf
+            return scores.softmax(-1)
 
         def no_mask(scores, mask):
             "the mask is not used"

@@ -229,12 +229,12 @@ class TwoForTwelve(Value):
              20_971_520: ('no-biases', "right but for the biases; in millions, rounded, it is 21 with or without them")}
 
 # %% ../../nbs/tasks/03_feed_forward.ipynb #26631563
-def _by_hand(second, out, biases=0., first=1.):
+def _by_hand(second, out, biases=(0., 0.), first=1.):
     "FeedForward(1, 2) whose first unit sees x times a number, the second x times another; `out` is W_2."
     net = FeedForward(1, 2).requires_grad_(False)
     net.W_1.weight.copy_(torch.tensor([[first], [second]]))
     net.W_2.weight.copy_(torch.tensor([out]))
-    for layer in (net.W_1, net.W_2): layer.bias.mul_(biases)
+    for layer, factor in zip((net.W_1, net.W_2), biases): layer.bias.mul_(factor)
     return net
 
 class Absolute(Write):
@@ -293,7 +293,15 @@ class Absolute(Write):
 
         def random_biases():
             "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
-            return _by_hand(-1., [1., 1.], biases=1.)
+            return _by_hand(-1., [1., 1.], biases=(1., 1.))
+
+        def random_b_1():
+            "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
+            return _by_hand(-1., [1., 1.], biases=(1., 0.))
+
+        def random_b_2():
+            "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
+            return _by_hand(-1., [1., 1.], biases=(0., 1.))
 
         def as_made():
             "the weights are still the random ones that `nn.Linear` starts with"

@@ -60,6 +60,10 @@ def split(
             "the heads stand before the batch, shape (h, b, n, d): they belong after it (`torch.stack` takes a `dim`)"
             return torch.stack(x.chunk(h, -1))
 
+        def not_stacked(x, h):
+            "these are the h pieces, one by one; lay them on a new axis, with `torch.stack(..., 1)`"
+            return x.chunk(h, -1)
+
         def pieces(x, h):
             "the pieces are h wide; there are to be h of them, each d wide (`chunk` takes their number, `split` d)"
             return torch.stack(x.split(h, -1), 1)
@@ -320,6 +324,10 @@ class ExchangeHeads(Write):
         def rows_of_out(W_in, W_out, order):
             "the heads' blocks are *columns* of `W_out`, and these are its rows"
             return tuple(W.unflatten(0, (len(order), -1))[order].flatten(0, 1) for W in (W_in, W_out))
+
+        def columns_of_in(W_in, W_out, order):
+            "the heads' blocks are *rows* of `W_in`, and these are its columns"
+            return tuple(W.unflatten(1, (len(order), -1))[:, order].flatten(1) for W in (W_in, W_out))
 
         def single_rows(W_in, W_out, order):
             "these are h single rows and columns; a head is a block of d of them"
