@@ -5,6 +5,7 @@ importing this module makes `show_doc` draw the tables (nbdev's worker processes
 import ast
 import re
 from inspect import Parameter, formatannotation
+from itertools import groupby
 
 import nbdev.showdoc
 from fastcore.docments import DocmentTbl, DocmentText, docments
@@ -126,6 +127,14 @@ class split_title(Processor):
                 return
 
 
+class in_order(Processor):
+    "Where one cell exports several things, nbdev shows the last one first: show them in their order."
+
+    def begin(self):
+        runs = groupby(self.nb.cells, key=lambda cell: "has_sd" in cell)
+        self.nb.cells = [cell for added, run in runs for cell in (reversed(list(run)) if added else run)]
+
+
 class add_method_docs(Processor):
     "Add `show_doc(Class.method)` after `show_doc(Class)`, unless the notebook shows that method itself."
 
@@ -158,4 +167,4 @@ class DocFilter(FilterDefaults):
     def base_procs(self):
         procs = [exec_in_module if p is exec_show_docs else p for p in super().base_procs()]
         at = procs.index(add_show_docs) + 1
-        return [split_title] + procs[:at] + [add_method_docs] + procs[at:]
+        return [split_title] + procs[:at] + [in_order, add_method_docs] + procs[at:]
