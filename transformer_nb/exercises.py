@@ -58,6 +58,7 @@ def same(
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, bool) or isinstance(b, bool): return a is b
+    if isinstance(a, int) and isinstance(b, int): return a == b
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
         return isclose(a, b, rel_tol=1e-4, abs_tol=1e-6) or isnan(a) and isnan(b)
     return type(a) is type(b) and not isinstance(a, Tensor) and a == b

@@ -12,7 +12,6 @@ from transformer_nb.transformer import Transformer
 from typing import Any
 
 __all__ = [
-    "DTYPES",
     "FEW",
     "SCHEDULES",
     "LR_FACTORS",
@@ -37,8 +36,6 @@ class Objective(nn.Module):
         """`batch_loss` of the model."""
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]: ...
-
-DTYPES: tuple
 
 @dataclass(frozen=True)
 class TrainingConfig:
