@@ -11,10 +11,11 @@ from pathlib import Path
 
 from smalldocs.markdown import split_front_matter
 
-from site_rewrites import LANGS, TABS, SiteError, text_of
+from site_rewrites import LANGS, SiteError, text_of
 
 EXERCISE = re.compile(r"^\*\*(\w+\.\d+)(?= )", re.M)  # the title of an exercise, at the start of a line
 HEADING = re.compile(r"^## Exercises$", re.M)
+TABSET = re.compile(r"^(:::+) \{\.panel-tabset\}\s+## English$.*?^\1$", re.M | re.S)  # the summary in four languages
 SECTION = re.compile(r"^## \[(\w+) [^\]]*\]\(\.\./(\1_\w+\.ipynb)\)$", re.M)  # of a lesson, on the page of a language
 
 
@@ -66,11 +67,10 @@ def mark_lesson(cells, number, ids, sections):
     if ids:
         mark_exercises(cells, ids)
         rewrite_texts(cells, lambda text: HEADING.sub(lambda m: f"{m[0]}\n\n{count_of(ids)}", text))
-    tabs = [i for i, cell in enumerate(cells) if TABS.search(text_of(cell))]
-    if sections and tabs:
+    if sections:
         links = [f"[{title}]({name}#lesson-{number}){{lang={LANGS[title]}}}" for title, name in sections.items()]
         line = f"::: {{.languages}}\nThis lesson in short, with its exercises: {' · '.join(links)}\n:::"
-        cells.insert(tabs[0] + 1, {"cell_type": "markdown", "metadata": {}, "source": line})
+        rewrite_texts(cells, lambda text: TABSET.sub(lambda m: f"{m[0]}\n\n{line}", text, count=1))
 
 
 def mark_language(cells, lessons):
