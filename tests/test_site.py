@@ -323,7 +323,7 @@ TOY = {
         cell(TASK, "code"),
         cell("Not on the page.", "code") | {"source": "#| hide\nhidden = 1"},
         cell("**01.1 Your turn first: Twice** (write, level 1, 2 minutes). Write it."),
-        cell("## Exercises\n\nHow. <span data-forget></span>\n\n**01.2 Half** (predict, level 1, 2 minutes). What is it?"),
+        cell("## Exercises\n\nHow. <span data-forget></span>\n\n**01.2 Half** (predict, level 1, 2 minutes). How much?"),
     ],
     "deep/01_inner.ipynb": [
         cell("# Deeper\n\n> In a folder of [the lesson](../01_toy.ipynb)"),
@@ -524,12 +524,13 @@ def test_ticks_are_found_again_in_the_language_of_the_page(toy_site, kept, short
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
-@pytest.mark.parametrize("sure, kept, count", [("true", "{}", "0 of 2"), ("false", "{&quot;01.1&quot;: true}", "1 of 2")])
+@pytest.mark.parametrize("sure, kept, count", [("true", "{}", 0), ("false", "{&quot;01.1&quot;: true}", 1)])
 def test_ticks_are_forgotten_after_a_question(toy_site, sure, kept, count):
-    before = f"""<script>confirm = () => {sure}; localStorage.setItem('transformer_nb-done', '{{"01.1": true}}')</script>"""
+    ticked = """localStorage.setItem('transformer_nb-done', '{"01.1": true}')"""
+    before = f"<script>confirm = () => {sure}; {ticked}</script>"
     click = TICKED.replace("if (!box.checked) box", 'document.querySelector("[data-forget] > button")')
     dom = browsed(toy_site / "toy.html", before, click)
-    assert f'data-kept="{kept}"' in dom and f">{count} done</p>" in dom
+    assert f'data-kept="{kept}"' in dom and f">{count} of 2 done</p>" in dom
 
 
 FAULTS = "[gone](02_gone.ipynb) [gone](01_toy.ipynb#gone) ![pixel](https://example.com/pixel.png)"
