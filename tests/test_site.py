@@ -323,7 +323,7 @@ TOY = {
         cell(TASK, "code"),
         cell("Not on the page.", "code") | {"source": "#| hide\nhidden = 1"},
         cell("**01.1 Your turn first: Twice** (write, level 1, 2 minutes). Write it."),
-        cell("## Exercises\n\nHow. <span data-forget></span>\n\n**01.2 Half** (predict, level 1, 2 minutes). How much?"),
+        cell("## Exercises\n\nHow. <span data-forget></span>\n\n**01.2 Half** (predict, level 1, 2 minutes). Guess."),
     ],
     "deep/01_inner.ipynb": [
         cell("# Deeper\n\n> In a folder of [the lesson](../01_toy.ipynb)"),
