@@ -9,6 +9,7 @@ CAPTION = re.compile(r"^(#\| *fig-cap: *)[\"']?(.*?)[\"']?$", re.M)
 TABS = re.compile(r"^(:::+ *\{\.panel-tabset)\}(?=\s+## English$)", re.M)
 ANSWER = re.compile(r"<!--((?:[\s,]*R\d+)+)\s*-->")
 REFERENCE = re.compile(r"(?<![\w`@])@((?:eq|fig)-[\w-]*\w)")
+PRIVATE = re.compile(r"\[(`_\w+`)\]\([^)]*#_\w+\)")
 CODE = re.compile(r"(^(`{3,}).*?^\2`*[ \t]*$|`[^`\n]*`)", re.S | re.M)
 LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
 
@@ -115,6 +116,7 @@ def rewrite_text(text, numbers, relink):
     text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
     text = outside_code(lambda t: rewrite_equations(t, numbers), text)
     text = outside_code(lambda t: rewrite_references(t, numbers), text)
+    text = PRIVATE.sub(r"\1", text)  # nbdev takes it for one of another module; neither stands in the API
     return outside_code(relink, text)
 
 
@@ -128,6 +130,13 @@ def mark_languages(html):
             html = html.replace(f'<div id="{tab}" ', f'<div id="{tab}" lang="{lang}" ')
             html = html.replace(f'id="{tab}-tab" ', f'id="{tab}-tab" lang="{lang}" ')
     return re.sub(r"<table.*?</table>", mark_columns, html, flags=re.S)
+
+
+def plain_description(html):
+    "Search engines show a page's description as it is: without its links."
+    def plain(m):
+        return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", m[0])
+    return re.sub(r'<meta name="description" [^>]*>', plain, html, count=1)
 
 
 def mark_columns(table):
