@@ -48,7 +48,7 @@ def scores(table):
 @pytest.fixture(scope='module')
 def used(tmp_path_factory):
     "README's first block of commands, ended by steps: a fifth of what a quiet machine makes."
-    script, n = re.subn(r'--minutes \S+', f'--minutes {FEW} --steps 280 --every 140', blocks('sh')[0])
+    script, n = re.subn(r'--minutes \S+', f'--minutes {FEW} --steps 300', blocks('sh')[0])
     assert n == 1
     place = tmp_path_factory.mktemp('use')
     return place, shell(script, place)

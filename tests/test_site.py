@@ -317,7 +317,8 @@ class Task:
 TOY = {
     "index.ipynb": [
         cell("# Toy\n\n> Four pages"),
-        cell("See [the lesson](01_toy.ipynb#r1) and [the rest](https://toy.github.io/toy/blank.zip)."),
+        cell("See [the lesson](01_toy.ipynb#r1), [a page](cards/a.pdf) and "
+             "[the rest](https://toy.github.io/toy/blank.zip)."),
     ],
     "01_toy.ipynb": [
         cell("# A lesson\n\n> With everything\n\nBelow the title."),
@@ -397,8 +398,9 @@ def toy_project(root, notebooks=TOY):
     (nbs / "styles.css").write_text((real / "styles.css").read_text())
     (nbs / "sidebar.yml").write_text(SIDEBAR)
     meta = dict(kernelspec=dict(display_name="python3", language="python", name="python3"))
-    for folder in ("deep", "languages"):
+    for folder in ("deep", "languages", "cards"):
         (nbs / folder).mkdir()
+    (nbs / "cards/a.pdf").write_bytes(b"%PDF")
     for name, cells in notebooks.items():
         (nbs / name).write_text(json.dumps(dict(cells=cells, metadata=meta, nbformat=4, nbformat_minor=5)))
 
@@ -423,6 +425,11 @@ HTML = {"index.html", "toy.html", "deep/inner.html", "languages/ja.html"}
 def test_no_page_asks_for_anything_from_elsewhere(toy_site):
     assert {p.relative_to(toy_site).as_posix() for p in toy_site.rglob("*.html")} == HTML
     assert check_site(toy_site) == []
+
+
+def test_files_that_a_page_links_to_are_on_the_site(toy_site):
+    assert (toy_site / "cards/a.pdf").read_bytes() == b"%PDF"
+    assert "cards/a.pdf" in PageFacts((toy_site / "index.html").read_text()).links
 
 
 def test_katex_comes_from_the_site(toy_site):

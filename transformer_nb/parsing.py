@@ -80,6 +80,7 @@ def read_trees(
     if len(stack) > 1: fault("a bracket that opens here is never closed")
     return stack[0].kids
 
+# %% ../nbs/18_parsing.ipynb #6bc3731c
 DEPTH = 200  # Real trees are never so deep, and Python limits the depth of recursion
 
 def _node(label, kids, fault):
@@ -225,6 +226,7 @@ def tree_tokenizer(
     sources = [' '.join(w if seen[w] >= least else shape(w) for w in words_of(t)) for t in trees]
     return train_tokenizer(sources + [linearise(t) for t in trees], kind='word')
 
+# %% ../nbs/18_parsing.ipynb #3978f8d6
 def spell(
     tokenizer, # Tokenizer of a parser
     words:list # Words of a sentence
@@ -365,6 +367,7 @@ def allowed(self:TreeSearch,
     found[self.model.cfg.eos_id] = not (awaited or left)
     return found if found.any() else ~found  # a beam that is no hypothesis at all must still have scores
 
+# %% ../nbs/18_parsing.ipynb #3d1b130e
 class TreesOnly(Parser):
     "A parser that can say nothing but trees."
     @torch.inference_mode()
