@@ -151,6 +151,14 @@ def test_descriptions_are_plain_for_search_engines():
     assert rw.plain_description(html) == '<meta name="description" content="Tasks of one, then more"><p>[two](b)</p>'
 
 
+def test_formulas_keep_their_punctuation():
+    math = '<span class="math inline">\\(x\\)</span>'
+    for before, text, after in [("if ", f"({math}", " or"), ("for ", f"{math}.", " So"), ("値は ", f"{math}。", "次")]:
+        kept = rw.keep_punctuation(before + text + after)
+        assert kept == f'{before}<span class="with-formula">{text}</span>{after}'
+    assert rw.keep_punctuation(f"so {math} and {math}이면") == f"so {math} and {math}이면"
+
+
 # ---- the course
 
 def test_exercises_get_a_place_for_a_tick():

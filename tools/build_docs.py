@@ -25,6 +25,7 @@ from site_course import add_blank, add_progress, exercises_of, lesson_pages, mar
 from site_rewrites import (
     LANGS,
     SiteError,
+    keep_punctuation,
     mark_languages,
     number_labels,
     plain_description,
@@ -132,7 +133,8 @@ def rewrite(cfg, processed, work, lessons):
 def finish_page(path, out, cfg, renamed, lessons):
     "KaTeX from the site itself, languages, ticks, and 'View source' to the notebook as the repository names it."
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
-    html = plain_description(mark_languages(KATEX.sub(f"{to_root}site_libs/katex", path.read_text())))
+    html = KATEX.sub(f"{to_root}site_libs/katex", path.read_text())
+    html = keep_punctuation(plain_description(mark_languages(html)))
     html = add_progress(html, to_root, lesson_pages(lessons, renamed))
     source = f"{cfg.git_url}/blob/{cfg.branch}/"
     for old, new in renamed.items():

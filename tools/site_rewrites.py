@@ -11,6 +11,7 @@ ANSWER = re.compile(r"<!--((?:[\s,]*R\d+)+)\s*-->")
 REFERENCE = re.compile(r"(?<![\w`@])@((?:eq|fig)-[\w-]*\w)")
 PRIVATE = re.compile(r"\[(`_\w+`)\]\([^)]*#_\w+\)")
 CODE = re.compile(r"(^(`{3,}).*?^\2`*[ \t]*$|`[^`\n]*`)", re.S | re.M)
+FORMULA = re.compile(r'([(\[“‘]*)<span class="math inline">[^<]*</span>([^\w\s<&(\[“‘]*)')
 LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
 
 
@@ -130,6 +131,11 @@ def mark_languages(html):
             html = html.replace(f'<div id="{tab}" ', f'<div id="{tab}" lang="{lang}" ')
             html = html.replace(f'id="{tab}-tab" ', f'id="{tab}-tab" lang="{lang}" ')
     return re.sub(r"<table.*?</table>", mark_columns, html, flags=re.S)
+
+
+def keep_punctuation(html):
+    "Hold a formula and the bracket before it or the full stop after it together: browsers may break the line there."
+    return FORMULA.sub(lambda m: f'<span class="with-formula">{m[0]}</span>' if m[1] or m[2] else m[0], html)
 
 
 def plain_description(html):
