@@ -21,6 +21,8 @@ import site_rewrites as rw  # noqa: E402
 from fastcore.nbio import mk_cell  # noqa: E402
 from site_checks import PageFacts, check_site  # noqa: E402
 
+from transformer_nb import attention  # noqa: E402
+
 
 def cell(text, kind="markdown", **rest):
     code = dict(outputs=[], execution_count=None) if kind == "code" else {}
@@ -141,11 +143,6 @@ def test_sidebar_lists_what_exists():
         {"href": "index.ipynb"}, {"section": "§3", "contents": [{"href": "a.ipynb"}]}]
 
 
-def test_names_that_are_private_are_not_linked():
-    text = "`_parts` and [`_parts`](https://host/doc/cli.html#_parts), [`parts`](https://host/doc/cli.html#parts)"
-    assert rw.rewrite_text(text, {}, str) == "`_parts` and `_parts`, [`parts`](https://host/doc/cli.html#parts)"
-
-
 def test_descriptions_are_plain_for_search_engines():
     html = '<meta name="description" content="Tasks of [one](../01.html), then more"><p>[two](b)</p>'
     assert rw.plain_description(html) == '<meta name="description" content="Tasks of one, then more"><p>[two](b)</p>'
@@ -227,7 +224,6 @@ def test_functions_classes_and_methods_have_tables():
 
 
 def test_every_exported_symbol_has_a_table():
-    from transformer_nb import attention
     tables = [show(getattr(attention, name)) for name in attention.__all__ if callable(getattr(attention, name))]
     assert tables and all("| --- |" in t and "**Details**" in t for t in tables)
 
@@ -239,15 +235,24 @@ def test_every_exported_symbol_has_a_table():
     ([], ("score", "train", "save")),  # a page without code
 ])
 def test_plain_words_link_to_what_the_lesson_shows_or_imports(code, linked):
+    for word, place in zip(("score", "train", "save"), linked):
+        place = place if place.startswith("#") else place and f"https://host/doc/{place}.html#{place}"
+        assert link_in(code, word) == (f"[`{word}`]({place})" if place else f"`{word}`")
+
+
+def test_names_without_an_entry_are_not_linked():
+    assert "causal_mask" in attention.__all__ and "_refuse_numbers" not in attention.__all__
+    assert link_in(["import torch"], "causal_mask") == "[`causal_mask`](https://host/doc/causal_mask.html#causal_mask)"
+    assert link_in(["import torch"], "_refuse_numbers") == "`_refuse_numbers`"
+
+
+def link_in(code, name):
+    "What becomes of a link to a name in a notebook with these cells of code."
     nb = SimpleNamespace(cells=[mk_cell(text) for text in code])
     links = apidoc.link_names(nb)
     apidoc.note_imports(nb).begin()
     links.begin()
-    words = "score", "train", "save"
-    text = " ".join(f"[`{word}`](https://host/doc/{word}.html#{word})" for word in words)
-    places = [f"https://host/doc/{to}.html#{to}" if to and to[0] != "#" else to for to in linked]
-    expected = [f"[`{word}`]({to})" if to else f"`{word}`" for word, to in zip(words, places)]
-    assert apidoc.PLAIN_LINK.sub(links.link, text) == " ".join(expected)
+    return apidoc.NAME_LINK.sub(links.link, f"[`{name}`](https://host/doc/{name}.html#{name})")
 
 
 def test_source_links_lead_to_the_line():

@@ -4,6 +4,7 @@ nbdev adds `show_doc(name)` for exported functions and classes. `DocFilter` adds
 importing this module makes `show_doc` draw the tables (nbdev's worker processes import it with the filter)."""
 import ast
 import re
+from importlib import import_module
 from inspect import Parameter, formatannotation
 from itertools import groupby
 
@@ -17,7 +18,7 @@ from nbdev.processors import FilterDefaults, add_links, add_show_docs, exec_show
 
 
 empty = Parameter.empty
-PLAIN_LINK = re.compile(r"\[`([a-z]+)`\]\(https?://[^)]*\.html#\1\)")
+NAME_LINK = re.compile(r"\[`(\w+)`\]\(https?://[^)]*\.html#(?i:\1)\)")
 
 
 def short_type(
@@ -180,6 +181,14 @@ class exec_in_module(exec_show_docs):
             self.k.run_cell(f"import {module}; __name__ = '{module}'")
 
 
+def has_entry(
+    name:str,  # Of a function or class of the library
+) -> bool:  # Does its lesson show it? Not what it exports for other lessons only, or keeps private
+    "Whether a name stands in the API."
+    _, file, _ = NbdevLookup()[name]
+    return name in import_module(file.removesuffix(".py").replace("/", ".")).__all__
+
+
 class note_imports(Processor):
     "Note what a notebook imports from the library, before any cell is left out; None if it has no code."
 
@@ -191,8 +200,8 @@ class note_imports(Processor):
 
 
 class link_names(Processor):
-    """Links from `names` to the API. nbdev looks them up in the whole library; but one plain word, such as `score`, is
-    often a method or a variable of the lesson: it is linked to what the lesson shows or imports, or not at all."""
+    """Links from `names` to the API. nbdev looks them up in the whole library, names without an entry included. And one
+    plain word, such as `score`, is often a method or a variable of the lesson: the lesson must show or import it."""
 
     def begin(self):
         trees = [t for c in self.nb.cells if c.cell_type == "code" for t in c.parsed_() or []]
@@ -201,14 +210,15 @@ class link_names(Processor):
     def __call__(self, cell):
         add_links(cell)
         if cell.cell_type == "markdown":
-            cell.source = PLAIN_LINK.sub(self.link, cell.source)
+            cell.source = NAME_LINK.sub(self.link, cell.source)
         for data in (out.data for out in cell.get("outputs", []) if "text/markdown" in out.get("data", {})):
-            data["text/markdown"] = PLAIN_LINK.sub(self.link, data["text/markdown"])
+            data["text/markdown"] = NAME_LINK.sub(self.link, data["text/markdown"])
 
     def link(self, m):
         if m[1] in self.own:
             return f"[`{m[1]}`](#{self.own[m[1]]})"
-        return m[0] if self.nb.imported_ is None or m[1] in self.nb.imported_ else f"`{m[1]}`"
+        is_known = self.nb.imported_ is None or m[1] in self.nb.imported_ or not re.fullmatch("[a-z]+", m[1])
+        return m[0] if is_known and has_entry(m[1]) else f"`{m[1]}`"
 
 
 class DocFilter(FilterDefaults):

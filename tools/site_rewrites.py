@@ -9,7 +9,6 @@ CAPTION = re.compile(r"^(#\| *fig-cap: *)[\"']?(.*?)[\"']?$", re.M)
 TABS = re.compile(r"^(:::+ *\{\.panel-tabset)\}(?=\s+## English$)", re.M)
 ANSWER = re.compile(r"<!--((?:[\s,]*R\d+)+)\s*-->")
 REFERENCE = re.compile(r"(?<![\w`@])@((?:eq|fig)-[\w-]*\w)")
-PRIVATE = re.compile(r"\[(`_\w+`)\]\([^)]*#_\w+\)")
 CODE = re.compile(r"(^(`{3,}).*?^\2`*[ \t]*$|`[^`\n]*`)", re.S | re.M)
 FORMULA = re.compile(r'([(\[“‘]*)<span class="math inline">[^<]*</span>([^\w\s<&(\[“‘]*)')
 LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
@@ -117,7 +116,6 @@ def rewrite_text(text, numbers, relink):
     text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
     text = outside_code(lambda t: rewrite_equations(t, numbers), text)
     text = outside_code(lambda t: rewrite_references(t, numbers), text)
-    text = PRIVATE.sub(r"\1", text)  # nbdev takes it for one of another module; neither stands in the API
     return outside_code(relink, text)
 
 
