@@ -181,6 +181,16 @@ def test_the_blank_course_installs_the_solutions_too(blank):
     assert '"transformer_nb.*", "solved", "solved.*"]' in (blank/'pyproject.toml').read_text()
 
 
+def test_the_blank_course_says_how_to_begin(blank):
+    "To whoever has downloaded it from the site, and to those without make."
+    start = (blank/'START.md').read_text()
+    n = sum(bool(e.builds) for e in ALL)
+    first = re.search(r'the first is in `(nbs/[\w.]+)`', start)[1]
+    assert f'{n} functions and classes' in start and (blank/first).exists()
+    assert 'make lab' in start and ".venv/bin/python -m pip install -c constraints.txt -e '.[dev]'" in start
+    assert (blank/'constraints.txt').exists() and f'nbdev-test --path-re {first.removeprefix("nbs/")}' in start
+
+
 def test_nothing_is_overwritten(tmp_path):
     done = subprocess.run([sys.executable, ROOT/'tools/build_blank.py', tmp_path], capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.strip() == \

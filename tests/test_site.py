@@ -1,9 +1,13 @@
 """The site: what tools/build_docs.py rewrites, what it refuses, and a small site built from two notebooks."""
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,8 +16,12 @@ sys.path.insert(0, str(TOOLS))
 pytest.importorskip("smalldocs")
 import apidoc  # noqa: E402
 import build_docs as bd  # noqa: E402
+import site_course as course  # noqa: E402
 import site_rewrites as rw  # noqa: E402
+from fastcore.nbio import mk_cell  # noqa: E402
 from site_checks import PageFacts, check_site  # noqa: E402
+
+from transformer_nb import attention  # noqa: E402
 
 
 def cell(text, kind="markdown", **rest):
@@ -135,6 +143,51 @@ def test_sidebar_lists_what_exists():
         {"href": "index.ipynb"}, {"section": "§3", "contents": [{"href": "a.ipynb"}]}]
 
 
+def test_descriptions_are_plain_for_search_engines():
+    html = '<meta name="description" content="Tasks of [one](../01.html), then more"><p>[two](b)</p>'
+    assert rw.plain_description(html) == '<meta name="description" content="Tasks of one, then more"><p>[two](b)</p>'
+
+
+def test_formulas_keep_their_punctuation():
+    math = '<span class="math inline">\\(x\\)</span>'
+    for before, text, after in [("if ", f"({math}", " or"), ("for ", f"{math}.", " So"), ("値は ", f"{math}。", "次")]:
+        kept = rw.keep_punctuation(before + text + after)
+        assert kept == f'{before}<span class="with-formula">{text}</span>{after}'
+    assert rw.keep_punctuation(f"so {math} and {math}이면") == f"so {math} and {math}이면"
+
+
+# ---- the course
+
+def test_exercises_get_a_place_for_a_tick():
+    cells = [cell("Read.\n\n**01.1 Your turn first: A** (write)."), cell("## Exercises\n\nHow.\n\n**01.2 B** (write).")]
+    course.mark_lesson(cells, "01", ["01.1", "01.2"], {})
+    assert '\n\n<span class="exercise" data-exercise="01.1"></span>**01.1 Your turn' in cells[0]["source"]
+    assert '## Exercises\n\n<p class="exercises" data-exercises="01.1 01.2" hidden></p>\n\nHow.' in cells[1]["source"]
+
+
+@pytest.mark.parametrize("text", [
+    "**01.1 A**",
+    "**01.1 A**\n\n**01.1 A**\n\n**01.2 B**",
+    "See **01.2 B**\n\n**01.1 A**",
+])
+def test_an_exercise_that_a_lesson_does_not_show_once_is_refused(text):
+    with pytest.raises(rw.SiteError, match="shows the exercises 01.1.*, not 01.1, 01.2"):
+        course.mark_lesson([cell(text)], "01", ["01.1", "01.2"], {})
+
+
+def test_the_same_folder_gives_the_same_zip(tmp_path):
+    files = {"START.md": "Begin", "b/c.py": "1", "__pycache__/d.pyc": "x", "b/__pycache__/e.pyc": "x"}
+    for number in "12":
+        for name, text in (reversed(files.items()) if number == "2" else files.items()):
+            path = tmp_path / number / "blank" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            os.utime(path, (10**9 * int(number),) * 2)
+        course.zip_folder(tmp_path / number / "blank", tmp_path / f"{number}.zip")
+    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
+    assert zipfile.ZipFile(tmp_path / "1.zip").namelist() == ["blank/START.md", "blank/b/c.py"]
+
+
 def test_table_columns_get_their_language():
     html = "<table><tr><th>English</th><th>日本語</th></tr><tr><td>key</td><td>キー</td></tr></table>"
     assert '<td lang="en">key</td><td lang="ja">キー</td>' in rw.mark_languages(html)
@@ -171,9 +224,35 @@ def test_functions_classes_and_methods_have_tables():
 
 
 def test_every_exported_symbol_has_a_table():
-    from transformer_nb import attention
     tables = [show(getattr(attention, name)) for name in attention.__all__ if callable(getattr(attention, name))]
     assert tables and all("| --- |" in t and "**Details**" in t for t in tables)
+
+
+@pytest.mark.parametrize("code, linked", [
+    (["from transformer_nb.cli import train", "show_doc(Translator.score)"], ("#translator.score", "train", "")),
+    (["show_doc(score)"], ("#score", "", "")),
+    (["import torch"], ("", "", "")),
+    ([], ("score", "train", "save")),  # a page without code
+])
+def test_plain_words_link_to_what_the_lesson_shows_or_imports(code, linked):
+    for word, place in zip(("score", "train", "save"), linked):
+        place = place if place.startswith("#") else place and f"https://host/doc/{place}.html#{place}"
+        assert link_in(code, word) == (f"[`{word}`]({place})" if place else f"`{word}`")
+
+
+def test_names_without_an_entry_are_not_linked():
+    assert "causal_mask" in attention.__all__ and "_refuse_numbers" not in attention.__all__
+    assert link_in(["import torch"], "causal_mask") == "[`causal_mask`](https://host/doc/causal_mask.html#causal_mask)"
+    assert link_in(["import torch"], "_refuse_numbers") == "`_refuse_numbers`"
+
+
+def link_in(code, name):
+    "What becomes of a link to a name in a notebook with these cells of code."
+    nb = SimpleNamespace(cells=[mk_cell(text) for text in code])
+    links = apidoc.link_names(nb)
+    apidoc.note_imports(nb).begin()
+    links.begin()
+    return apidoc.NAME_LINK.sub(links.link, f"[`{name}`](https://host/doc/{name}.html#{name})")
 
 
 def test_source_links_lead_to_the_line():
@@ -183,12 +262,6 @@ def test_source_links_lead_to_the_line():
         file, line = re.search(r"blob/main/(transformer_nb/[\w/]+\.py)#L(\d+)\)", show(sym)).groups()
         source = (TOOLS.parent / file).read_text().splitlines()[int(line) - 1:][:2]  # a decorator may stand above
         assert re.search(rf"(def|class) {sym.__name__}\b", "\n".join(source))
-
-
-def test_names_without_an_entry_do_not_become_links():
-    lookup = apidoc.Lookup()
-    assert lookup.linkify("`causal_mask`").endswith("/attention.html#causal_mask)")
-    assert lookup.linkify("`sublayer`, `Translator._parts`, `_parts`") == "`sublayer`, `Translator._parts`, `_parts`"
 
 
 # ---- checks
@@ -239,24 +312,57 @@ class Twice:
     def __call__(self,
         x:int  # Another number
     ): return 2*x"""
+TWO = """#| export
+def first(): "Stands above."
+def second(): return first()"""
+TASK = """#| export
+class Task:
+    "Nothing to be made."
+    def inputs(g): yield g"""
 TOY = {
-    "index.ipynb": [cell("# Toy\n\n> Three pages"), cell("See [the lesson](01_toy.ipynb#r1), [a page](cards/a.pdf).")],
+    "index.ipynb": [
+        cell("# Toy\n\n> Four pages"),
+        cell("See [the lesson](01_toy.ipynb#r1), [a page](cards/a.pdf) and "
+             "[the rest](https://toy.github.io/toy/blank.zip)."),
+    ],
     "01_toy.ipynb": [
         cell("# A lesson\n\n> With everything\n\nBelow the title."),
         cell("#| default_exp toy", "code"),
-        cell("::: {.panel-tabset}\n\n## English\nHello.\n\n## 日本語\nこんにちは。\n\n:::"),
+        cell("::: {.panel-tabset}\n\n## English\nHello.\n\n## 日本語\nこんにちは。\n\n:::\n\n## What it says\n\nMuch."),
         cell(EQUATION),
         cell("<!-- R1 -->\nThe answer."),
         cell(DOUBLE, "code"),
         cell(CALLED, "code"),
+        cell(TWO, "code"),
+        cell(TASK, "code"),
+        cell("Not on the page.", "code") | {"source": "#| hide\nhidden = 1"},
+        cell("**01.1 Your turn first: Twice** (write, level 1, 2 minutes). Write it."),
+        cell("## Exercises\n\nHow. <span data-forget></span>\n\n**01.2 Half** (predict, level 1, 2 minutes). Guess."),
     ],
     "deep/01_inner.ipynb": [
-        cell("# Deeper\n> In a folder, after [the lesson](../01_toy.ipynb)"),
+        cell("# Deeper\n\n> In a folder of [the lesson](../01_toy.ipynb)"),
         cell("#| default_exp deep.inner", "code"),
         cell("From [the lesson](../01_toy.ipynb#r1), [at the front](../index.ipynb). $x^2$"),
-        cell("[`twice`](https://toy.github.io/toy/toy.html#twice)"),
+        cell("[double](https://toy.github.io/toy/toy.html#twice)"),
+    ],
+    "languages/ja.ipynb": [
+        cell("# 日本語\n> 短く"),
+        cell("## [01 おもちゃ](../01_toy.ipynb)\n\nいろいろ。"),
+        cell("### 練習問題"),
+        cell("**01.1 二倍** (実装)\n\n書いてください。"),
+        cell("**01.2 半分** (予想)"),
     ],
 }
+EXERCISES = """from types import SimpleNamespace
+
+def exercises(): return [SimpleNamespace(id=f"01.{n}", lesson="01") for n in (1, 2)]
+"""
+BLANK = """import sys
+from pathlib import Path
+
+Path(sys.argv[1]).mkdir()
+(Path(sys.argv[1])/"START.md").write_text("Begin")
+"""
 PYPROJECT = """[project]
 name = "toy"
 description = "Three pages"
@@ -276,6 +382,7 @@ SIDEBAR = """website:
       - section: "A folder"
         contents:
           - href: deep/01_inner.ipynb
+          - href: languages/ja.ipynb
 """
 
 
@@ -286,6 +393,9 @@ def toy_project(root, notebooks=TOY):
     (root / "toy" / "__init__.py").write_text('__version__ = "0"\n')
     for module in ("toy.py", "deep/__init__.py", "deep/inner.py"):
         (root / "toy" / module).write_text("")
+    (root / "toy/exercises.py").write_text(EXERCISES)
+    (root / "tools").mkdir()
+    (root / "tools/build_blank.py").write_text(BLANK)
     (root / "pyproject.toml").write_text(PYPROJECT)
     real = TOOLS.parent / "nbs"
     config = (real / "_quarto.yml").read_text()
@@ -293,15 +403,16 @@ def toy_project(root, notebooks=TOY):
     (nbs / "styles.css").write_text((real / "styles.css").read_text())
     (nbs / "sidebar.yml").write_text(SIDEBAR)
     meta = dict(kernelspec=dict(display_name="python3", language="python", name="python3"))
-    (nbs / "deep").mkdir()
-    (nbs / "cards").mkdir()
+    for folder in ("deep", "languages", "cards"):
+        (nbs / folder).mkdir()
     (nbs / "cards/a.pdf").write_bytes(b"%PDF")
     for name, cells in notebooks.items():
         (nbs / name).write_text(json.dumps(dict(cells=cells, metadata=meta, nbformat=4, nbformat_minor=5)))
 
 
 def build(root):
-    return subprocess.run([sys.executable, TOOLS / "build_docs.py"], cwd=root, capture_output=True, text=True)
+    command, env = [sys.executable, TOOLS / "build_docs.py"], os.environ | {"PYTHONPATH": str(root)}
+    return subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +424,7 @@ def toy_site(tmp_path_factory):
     return root / "_docs"
 
 
-HTML = {"index.html", "toy.html", "deep/inner.html"}
+HTML = {"index.html", "toy.html", "deep/inner.html", "languages/ja.html"}
 
 
 def test_no_page_asks_for_anything_from_elsewhere(toy_site):
@@ -354,6 +465,92 @@ def test_pages_of_a_folder_keep_it(toy_site):
     assert {"../toy.html#r1", "../toy.html#twice", "../index.html", f"{source}/deep/01_inner.ipynb"} <= set(inner.links)
     toy = PageFacts((toy_site / "toy.html").read_text())
     assert {"deep/inner.html", f"{source}/01_toy.ipynb"} <= set(toy.links)  # the sidebar, and 'View source'
+
+
+def test_code_that_is_exported_is_shown_and_what_is_hidden_is_not(toy_site):
+    html = (toy_site / "toy.html").read_text()
+    code = re.sub("<[^>]*>", "", html)
+    assert "return 2*x" in code and "def inputs(g): yield g" in code and "hidden = 1" not in code
+    ids = PageFacts(html).ids
+    assert ids.index("first") < ids.index("second") < ids.index("task")
+    assert "task.inputs" not in ids and "kwargs" not in code  # a record is not made; a bare method says nothing
+
+
+def test_a_language_has_its_page(toy_site):
+    html = (toy_site / "languages/ja.html").read_text()
+    assert '<html lang="ja">' in html and "<title>日本語" in html and '<section id="lesson-01"' in html
+    assert "../toy.html" in PageFacts(html).links
+    lesson = (toy_site / "toy.html").read_text()
+    assert '<a href="languages/ja.html#lesson-01" lang="ja">日本語</a>' in lesson
+    assert lesson.index('class="panel-tabset') < lesson.index("languages/ja.html#lesson-01") < lesson.index("Much.")
+
+
+def test_the_blank_course_is_beside_the_pages(toy_site):
+    assert zipfile.ZipFile(toy_site / "blank.zip").read("blank/START.md") == b"Begin"
+    assert "blank.zip" in PageFacts((toy_site / "index.html").read_text()).links
+
+
+def test_links_in_a_description_lead_to_pages(toy_site):
+    html = (toy_site / "deep/inner.html").read_text()
+    assert 'content="In a folder of the lesson"' in html and 'In a folder of <a href="../toy.html">' in html
+
+
+# ---- the ticks
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+TICKED = """<script>addEventListener("DOMContentLoaded", () => {
+  const [box] = document.querySelectorAll("[data-exercise] > input");
+  if (!box.checked) box.click();
+  document.body.dataset.kept = localStorage.getItem("transformer_nb-done");
+});</script>"""
+
+
+def browsed(page, before="", after=""):
+    "A page as it is after its scripts; `before` and `after` are scripts of the test around those of the page."
+    path = page.with_name("test.html")
+    path.write_text(page.read_text().replace("<head>", f"<head>{before}").replace("</head>", f"{after}</head>"))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", path.as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    path.unlink()
+    return dom
+
+
+def test_without_a_script_there_is_nothing_to_tick(toy_site):
+    html = (toy_site / "toy.html").read_text()
+    assert '<span class="exercise" data-exercise="01.1"></span><strong>01.1' in html
+    assert '<p class="exercises" data-exercises="01.1 01.2" hidden></p>' in html
+    assert 'data-exercises="01.1 01.2" href="toy.html" class="sidebar' in html
+    assert 'data-exercises="01.1 01.2" href="../toy.html"' in (toy_site / "deep/inner.html").read_text()
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
+def test_ticks_are_kept_and_counted(toy_site):
+    dom = browsed(toy_site / "toy.html", after=TICKED)
+    assert 'data-kept="{&quot;01.1&quot;:true}"' in dom
+    assert re.search(r'<input type="checkbox"[^>]*aria-label="01.1 done">', dom)
+    assert ">1 of 2 done</p>" in dom and re.search(r'aria-label="1 of 2 done"[^>]*>1/2</span>', dom)
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
+@pytest.mark.parametrize("kept, short, long", [
+    ('{"01.1": true, "01.2": true, "99.1": true}', "✓", "2 問中 2 問完了"),
+    ("null", "0/2", "2 問中 0 問完了"),
+    ("[not ours", "0/2", "2 問中 0 問完了"),
+])
+def test_ticks_are_found_again_in_the_language_of_the_page(toy_site, kept, short, long):
+    before = f"<script>localStorage.setItem('transformer_nb-done', '{kept}')</script>"
+    dom = browsed(toy_site / "languages/ja.html", before)
+    assert f">{short}</span>" in dom and f">{long}</p>" in dom and 'aria-label="01.2 完了"' in dom
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
+@pytest.mark.parametrize("sure, kept, count", [("true", "{}", 0), ("false", "{&quot;01.1&quot;: true}", 1)])
+def test_ticks_are_forgotten_after_a_question(toy_site, sure, kept, count):
+    ticked = """localStorage.setItem('transformer_nb-done', '{"01.1": true}')"""
+    before = f"<script>confirm = () => {sure}; {ticked}</script>"
+    click = TICKED.replace("if (!box.checked) box", 'document.querySelector("[data-forget] > button")')
+    dom = browsed(toy_site / "toy.html", before, click)
+    assert f'data-kept="{kept}"' in dom and f">{count} of 2 done</p>" in dom
 
 
 FAULTS = "[gone](02_gone.ipynb) [gone](01_toy.ipynb#gone) ![pixel](https://example.com/pixel.png)"

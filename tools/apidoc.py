@@ -4,18 +4,21 @@ nbdev adds `show_doc(name)` for exported functions and classes. `DocFilter` adds
 importing this module makes `show_doc` draw the tables (nbdev's worker processes import it with the filter)."""
 import ast
 import re
+from importlib import import_module
 from inspect import Parameter, formatannotation
+from itertools import groupby
 
-import nbdev.processors
 import nbdev.showdoc
 from fastcore.docments import DocmentTbl, DocmentText, docments
 from fastcore.nbio import mk_cell
 from nbdev.config import get_config
 from nbdev.doclinks import NbdevLookup, _lineno
 from nbdev.process import Processor
-from nbdev.processors import FilterDefaults, add_show_docs, exec_show_docs
+from nbdev.processors import FilterDefaults, add_links, add_show_docs, exec_show_docs, rm_export
+
 
 empty = Parameter.empty
+NAME_LINK = re.compile(r"\[`(\w+)`\]\(https?://[^)]*\.html#(?i:\1)\)")
 
 
 def short_type(
@@ -83,40 +86,38 @@ class TableRenderer(nbdev.showdoc.BasicMarkdownRenderer):
 
     def __init__(self, sym, **kwargs):
         super().__init__(sym, **kwargs)
+        self.is_made = getattr(self.sym, "__init__", None) is not object.__init__  # not a mere record, such as a task
         if self.sig:
             self.dm = Signature(self.sym)
 
     def _repr_markdown_(self):
         text = super()._repr_markdown_()
+        if not self.is_made:
+            text = text.replace(f"```python\n{self.dm}\n```\n\n", "")
         if "#LNone" in text:
             line = line_of(self.fn)
             text = text.replace("#LNone", f"#L{line}" if line else "", 1)
-        table = ParamTable(self.sym)._repr_markdown_() if self.sig else ""
+        table = ParamTable(self.sym)._repr_markdown_() if self.sig and self.is_made else ""
         return text + ("\n\n" + table if table else "")
 
 
 nbdev.showdoc.BasicMarkdownRenderer = TableRenderer
 
 
-class Lookup(NbdevLookup):
-    "The entries that a name in backticks may lead to: private names and the helpers of drawings have none."
-
-    def __init__(self):
-        super().__init__(skip_mods="transformer_nb.experiments.drawings")
-
-    def doc(self, sym):
-        return None if re.search(r"(^|\.)_[a-z]", sym) else super().doc(sym)
-
-
-nbdev.processors.NbdevLookup = Lookup
-
-
 def public_methods(
     cls: ast.ClassDef,  # A class, as parsed from a cell
 ) -> list[str]:  # `Class.method` for each method a reader may call, in order
-    "Name the public methods of a class."
-    defs = [d.name for d in cls.body if isinstance(d, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    "Name the public methods of a class, but for those of which nothing is said: their code stands above."
+    defs = [d.name for d in cls.body if isinstance(d, (ast.FunctionDef, ast.AsyncFunctionDef)) and says_something(d)]
     return [f"{cls.name}.{name}" for name in dict.fromkeys(defs) if not name.startswith("_") or name == "__call__"]
+
+
+def says_something(
+    function: ast.FunctionDef,
+) -> bool:  # Has it a docstring, or types?
+    "Whether a method's entry would tell more than its name."
+    typed = [a.annotation for a in function.args.args] + [function.returns]
+    return ast.get_docstring(function) is not None or any(typed)
 
 
 def shown_name(
@@ -140,6 +141,14 @@ class split_title(Processor):
                 return
 
 
+class in_order(Processor):
+    "Where one cell exports several things, nbdev shows the last one first: show them in their order."
+
+    def begin(self):
+        runs = groupby(self.nb.cells, key=lambda cell: "has_sd" in cell)
+        self.nb.cells = [cell for added, run in runs for cell in (reversed(list(run)) if added else run)]
+
+
 class add_method_docs(Processor):
     "Add `show_doc(Class.method)` after `show_doc(Class)`, unless the notebook shows that method itself."
 
@@ -155,6 +164,12 @@ class add_method_docs(Processor):
         self.nb.cells = cells
 
 
+def drop_hidden(cell):
+    "Leave out the cells that are to be hidden. nbdev leaves out exported ones, too; here they are what a lesson shows."
+    if cell.cell_type == "code" and cell.directives_.keys() & {"hide", "default_exp"}:
+        del cell["source"]
+
+
 class exec_in_module(exec_show_docs):
     "Run the exported cells under their module's name, so that types, sources and links are the package's."
 
@@ -166,10 +181,51 @@ class exec_in_module(exec_show_docs):
             self.k.run_cell(f"import {module}; __name__ = '{module}'")
 
 
+def has_entry(
+    name:str,  # Of a function or class of the library
+) -> bool:  # Does its lesson show it? Not what it exports for other lessons only, or keeps private
+    "Whether a name stands in the API."
+    _, file, _ = NbdevLookup()[name]
+    return name in import_module(file.removesuffix(".py").replace("/", ".")).__all__
+
+
+class note_imports(Processor):
+    "Note what a notebook imports from the library, before any cell is left out; None if it has no code."
+
+    def begin(self):
+        code = [cell for cell in self.nb.cells if cell.cell_type == "code"]
+        imports = [t for cell in code for t in cell.parsed_() or [] if isinstance(t, ast.ImportFrom)]
+        ours = [t for t in imports if t.module.startswith(get_config().lib_path.name)]
+        self.nb.imported_ = {name.asname or name.name for t in ours for name in t.names} if code else None
+
+
+class link_names(Processor):
+    """Links from `names` to the API. nbdev looks them up in the whole library, names without an entry included. And one
+    plain word, such as `score`, is often a method or a variable of the lesson: the lesson must show or import it."""
+
+    def begin(self):
+        trees = [t for c in self.nb.cells if c.cell_type == "code" for t in c.parsed_() or []]
+        self.own = {name.rpartition(".")[2]: name.lower() for t in trees if (name := shown_name(t))}
+
+    def __call__(self, cell):
+        add_links(cell)
+        if cell.cell_type == "markdown":
+            cell.source = NAME_LINK.sub(self.link, cell.source)
+        for data in (out.data for out in cell.get("outputs", []) if "text/markdown" in out.get("data", {})):
+            data["text/markdown"] = NAME_LINK.sub(self.link, data["text/markdown"])
+
+    def link(self, m):
+        if m[1] in self.own:
+            return f"[`{m[1]}`](#{self.own[m[1]]})"
+        is_known = self.nb.imported_ is None or m[1] in self.nb.imported_ or not re.fullmatch("[a-z]+", m[1])
+        return m[0] if is_known and has_entry(m[1]) else f"`{m[1]}`"
+
+
 class DocFilter(FilterDefaults):
     "nbdev's processors, with an entry for each method, and with nothing lost below the title."
 
     def base_procs(self):
-        procs = [exec_in_module if p is exec_show_docs else p for p in super().base_procs()]
+        ours = {exec_show_docs: exec_in_module, rm_export: drop_hidden, add_links: link_names}
+        procs = [ours.get(p, p) for p in super().base_procs()]
         at = procs.index(add_show_docs) + 1
-        return [split_title] + procs[:at] + [add_method_docs] + procs[at:]
+        return [split_title, note_imports] + procs[:at] + [in_order, add_method_docs] + procs[at:]

@@ -2,7 +2,7 @@
 
 FOLDER becomes a copy of the project in which every function that an exercise builds is a stub. Fill one in, in its
 notebook, and run `nbdev-export` there: the same lessons, tests, trainer and demo then run on your code. `check`
-compares with the package `solved`, which lies beside it.
+compares with the package `solved`, which lies beside it. START.md in FOLDER says all this to whoever unpacks it.
 
 `python tools/build_blank.py --nbgrader FOLDER` writes the exercises as assignments for nbgrader instead, one for each
 lesson, without solutions."""
@@ -21,6 +21,30 @@ PARTS = ('nbs', 'transformer_nb', 'tests', 'tools', 'benchmarks', 'settings.ini'
          'Makefile', 'README.md', 'LICENSE', 'MANIFEST.in', '.github')
 OTHERS = shutil.ignore_patterns('__pycache__', '.ipynb_checkpoints', '*.egg-info', 'runs')
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
+START = """# The blank course
+
+This is the project without its answers. {n} functions and classes, those that the lessons' exercises build, are stubs.
+Write one in its notebook; the first is in `nbs/{first}`. Then `nbdev-export` copies it into the package
+`transformer_nb`, and lessons, tests, trainer and translator run on your code. A stub that is still empty raises
+`NotImplementedError` and names its exercise and notebook. `check` compares with the package `solved`, which lies beside
+`transformer_nb`.
+
+You need Python 3.11 or newer. Begin, in this folder, with `make lab`, or, where there is no `make`:
+
+```sh
+python -m venv .venv
+.venv/bin/python -m pip install -c constraints.txt -e '.[dev]'
+.venv/bin/jupyter lab nbs
+```
+
+(On Windows, `.venv/bin` is `.venv\\Scripts`.) When you have written something:
+
+```sh
+.venv/bin/nbdev-export
+.venv/bin/nbdev-test --path-re {first}
+make demo   # when all is written: train, score, translate
+```
+"""
 
 
 def built():
@@ -119,10 +143,9 @@ def main(folder):
     for path in [folder/'nbs/22_exercises.ipynb', *(folder/'nbs/tasks').glob('*.ipynb')]: rewrite(path, solved)
     subprocess.run([Path(sys.executable).with_name('nbdev-export')], cwd=folder, check=True)
     first, _ = next(iter(names.values()))
-    print(f'{folder}: {len(names)} functions and classes to write, the first in nbs/{first}')
+    (folder/'START.md').write_text(START.format(n=len(names), first=first), encoding='utf-8')
+    print(f'{folder}: {len(names)} functions and classes to write; START.md there says how')
     print(f'  begin     cd {folder} && make lab')
-    print(f'  test      .venv/bin/nbdev-export && .venv/bin/nbdev-test --path-re {first}')
-    print('  use       make demo')
 
 
 # ---- for nbgrader

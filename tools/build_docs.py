@@ -21,7 +21,18 @@ from smalldocs.site import build as render_site
 
 from apidoc import DocFilter
 from site_checks import check_site
-from site_rewrites import SiteError, mark_languages, number_labels, rewrite_cell, rewrite_links, text_of
+from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
+from site_rewrites import (
+    LANGS,
+    SiteError,
+    keep_punctuation,
+    mark_languages,
+    number_labels,
+    plain_description,
+    rewrite_cell,
+    rewrite_links,
+    text_of,
+)
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 KATEX = re.compile(r"https://cdn\.jsdelivr\.net/npm/katex@[\d.]+/dist")
@@ -52,16 +63,25 @@ def page_names(folder):
     return names
 
 
+def rewrite_front(cell, relink):
+    "The front matter: without the page's name, with the page's language, and with links as everywhere."
+    front, body = split_front_matter(text_of(cell))
+    if not front:
+        return
+    front.pop("output-file", None)
+    if front.get("title") in LANGS:
+        front["lang"] = LANGS[front["title"]]
+    if "description" in front:
+        front["description"] = relink(front["description"])
+    cell["source"] = f"---\n{yaml.dump(front, allow_unicode=True)}---\n{body}"
+
+
 def rewrite_notebook(work, name, renamed, doc_url):
     "Rewrite the processed notebook `name` into its page."
     nb = json.loads((work / name).read_text())
     numbers, taken = number_labels(nb["cells"]), []
     relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=doc_url)
-    front, body = split_front_matter(text_of(nb["cells"][0]))
-    if front:
-        front.pop("output-file", None)
-        front |= {key: relink(text) for key, text in front.items() if key == "description"}
-        nb["cells"][0]["source"] = f"---\n{yaml.dump(front, allow_unicode=True)}---\n{body}"
+    rewrite_front(nb["cells"][0], relink)
     try:
         for cell in nb["cells"]:
             rewrite_cell(cell, numbers, relink, taken)
@@ -97,10 +117,11 @@ def rewrite_config(work, renamed):
     (work / "nbdev.yml").write_text(yaml.dump(site, allow_unicode=True, sort_keys=False))
 
 
-def rewrite(cfg, processed, work):
+def rewrite(cfg, processed, work, lessons):
     "Copy the processed notebooks to `work` and rewrite them there for smalldocs."
     shutil.copytree(processed, work, ignore=shutil.ignore_patterns(cfg.doc_path.name))
     renamed = page_names(work)
+    mark_course(work, lessons)
     for name in renamed:
         rewrite_notebook(work, name, renamed, cfg.doc_url)
     rewrite_config(work, renamed)
@@ -109,25 +130,28 @@ def rewrite(cfg, processed, work):
 
 # ---- 3. pages
 
-def finish_page(path, out, cfg, renamed):
-    "KaTeX from the site itself, languages, and 'View source' to the notebook as it is named in the repository."
+def finish_page(path, out, cfg, renamed, lessons):
+    "KaTeX from the site itself, languages, ticks, and 'View source' to the notebook as the repository names it."
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
-    html = mark_languages(KATEX.sub(f"{to_root}site_libs/katex", path.read_text()))
+    html = KATEX.sub(f"{to_root}site_libs/katex", path.read_text())
+    html = keep_punctuation(plain_description(mark_languages(html)))
+    html = add_progress(html, to_root, lesson_pages(lessons, renamed))
     source = f"{cfg.git_url}/blob/{cfg.branch}/"
     for old, new in renamed.items():
         html = html.replace(f'{source}{new}"', f'{source}{cfg.nbs_path.name}/{old}"')
     path.write_text(html)
 
 
-def render(cfg, work, renamed):
+def render(cfg, work, renamed, lessons):
     "Render `work` into the site's folder; return what is wrong with it."
     site = render_site(work, quiet=True)
     out = Path(site.out)
     shutil.copytree(SITE_LIBS, out / "site_libs", dirs_exist_ok=True)
     for path in out.rglob("*.html"):
-        finish_page(path, out, cfg, renamed)
+        finish_page(path, out, cfg, renamed, lessons)
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
+    add_blank(cfg, out)
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
     return [w for w in site.warnings if "broken link" not in w] + check_site(cfg.doc_path)
@@ -137,10 +161,11 @@ def build(fresh=True):
     "Build the site of the project in the current folder; return what is wrong with it."
     cfg = get_config()
     os.chdir(cfg.config_path)
+    lessons = exercises_of(cfg)
     with tempfile.TemporaryDirectory() as tmp:
         work = Path(tmp) / "site"
-        renamed = rewrite(cfg, process(cfg, fresh), work)
-        return render(cfg, work, renamed)
+        renamed = rewrite(cfg, process(cfg, fresh), work, lessons)
+        return render(cfg, work, renamed, lessons)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ INTRODUCTION = (
     "one needs beside them: what the paper says, one sentence for each figure, and the exercises with their hints.",
     "`check` and `hint` answer in this language after:",
 )
-HEADINGS = ('What the paper says', 'The figures', 'Exercises', 'Hint', '{kind}, level {level}, {minutes} minutes')
+HEADINGS = ('What the paper says', 'The figures', 'Exercises', 'Hint {n}',
+            ' ({kind}, level {level}, {minutes} minutes)')
 KINDS = ('write', 'predict', 'find the bug', 'explain')
 PAPER_HEAD = r'^(?:## What the paper says\n+|\*\*What the paper says \(.*?\)\.\*\* )'
 PAPER = re.compile(PAPER_HEAD + r'(.*?)(?=^## |\Z)', re.M | re.S)
@@ -105,9 +106,10 @@ def exercise_on(entry, say):
     n_hints = len(e.hints)
     options, hints = rest[:len(rest) - n_hints], rest[len(rest) - n_hints:]
     about = say(HEADINGS[4]).format(kind=say(e.kind), level=e.level, minutes=e.minutes)
-    lines = [f'**{e.id} {title}** ({about})', task]
+    lines = [f'**{e.id} {title}**{about}', task]
     lines += ['\n'.join(f'- {key}: {text}' for key, text in zip(getattr(e, 'options', {}), options))] * bool(options)
-    folds = [f"<details><summary>{say('Hint')}</summary>\n\n{hint}\n\n</details>" for hint in hints]
+    names = [say(HEADINGS[3]).format(n=n) for n in range(1, n_hints + 1)]
+    folds = [f"<details><summary>{name}</summary>\n\n{hint}\n\n</details>" for name, hint in zip(names, hints)]
     return '\n\n'.join([*lines, *folds])
 
 
@@ -151,7 +153,7 @@ def faults(language):
 
 
 def main():
-    if '--check' in sys.argv: sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)))
+    if '--check' in sys.argv: sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)) or None)
     (NBS / 'languages').mkdir(exist_ok=True)
     for language in NAMES: (NBS / f'languages/{language}.ipynb').write_text(page(language), encoding='utf-8')
 

@@ -10,6 +10,7 @@ TABS = re.compile(r"^(:::+ *\{\.panel-tabset)\}(?=\s+## English$)", re.M)
 ANSWER = re.compile(r"<!--((?:[\s,]*R\d+)+)\s*-->")
 REFERENCE = re.compile(r"(?<![\w`@])@((?:eq|fig)-[\w-]*\w)")
 CODE = re.compile(r"(^(`{3,}).*?^\2`*[ \t]*$|`[^`\n]*`)", re.S | re.M)
+FORMULA = re.compile(r'([(\[“‘]*)<span class="math inline">[^<]*</span>([^\w\s<&(\[“‘]*)')
 LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
 
 
@@ -128,6 +129,18 @@ def mark_languages(html):
             html = html.replace(f'<div id="{tab}" ', f'<div id="{tab}" lang="{lang}" ')
             html = html.replace(f'id="{tab}-tab" ', f'id="{tab}-tab" lang="{lang}" ')
     return re.sub(r"<table.*?</table>", mark_columns, html, flags=re.S)
+
+
+def keep_punctuation(html):
+    "Hold a formula and the bracket before it or the full stop after it together: browsers may break the line there."
+    return FORMULA.sub(lambda m: f'<span class="with-formula">{m[0]}</span>' if m[1] or m[2] else m[0], html)
+
+
+def plain_description(html):
+    "Search engines show a page's description as it is: without its links."
+    def plain(m):
+        return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", m[0])
+    return re.sub(r'<meta name="description" [^>]*>', plain, html, count=1)
 
 
 def mark_columns(table):

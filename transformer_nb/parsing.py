@@ -80,7 +80,7 @@ def read_trees(
     if len(stack) > 1: fault("a bracket that opens here is never closed")
     return stack[0].kids
 
-# %% ../nbs/18_parsing.ipynb #11804cf4
+# %% ../nbs/18_parsing.ipynb #6bc3731c
 DEPTH = 200  # Real trees are never so deep, and Python limits the depth of recursion
 
 def _node(label, kids, fault):
@@ -167,7 +167,7 @@ def places(
     gold:Tree # Gold tree
 ) -> list:    # Before each word, and after the last: how many words count so far
     "Word numbers without punctuation."
-    return [0, *accumulate(leaf.label not in (',', ':', '``', "''", '.') for leaf in leaves(gold))]
+    return [*accumulate((leaf.label not in (',', ':', '``', "''", '.') for leaf in leaves(gold)), initial=0)]
 
 def brackets(
     tree:Tree, # Gold tree or found tree
@@ -207,7 +207,7 @@ def f1(
             'recall': share(n['matched'], n['gold']), 'exact': share(n['exact'], len(gold)),
             'tags': share(n['tags'], n['words']), 'trees': len(gold)}
 
-# %% ../nbs/18_parsing.ipynb #a8a27eac
+# %% ../nbs/18_parsing.ipynb #be98219a
 ENDINGS = re.compile('(ing|ed|ly|ion|ness|ment|able|ous|al|est|er|s|y)?$')
 
 def shape(
@@ -226,7 +226,7 @@ def tree_tokenizer(
     sources = [' '.join(w if seen[w] >= least else shape(w) for w in words_of(t)) for t in trees]
     return train_tokenizer(sources + [linearise(t) for t in trees], kind='word')
 
-# %% ../nbs/18_parsing.ipynb #be98219a
+# %% ../nbs/18_parsing.ipynb #3978f8d6
 def spell(
     tokenizer, # Tokenizer of a parser
     words:list # Words of a sentence
@@ -367,7 +367,7 @@ def allowed(self:TreeSearch,
     found[self.model.cfg.eos_id] = not (awaited or left)
     return found if found.any() else ~found  # a beam that is no hypothesis at all must still have scores
 
-# %% ../nbs/18_parsing.ipynb #ecf3e805
+# %% ../nbs/18_parsing.ipynb #3d1b130e
 class TreesOnly(Parser):
     "A parser that can say nothing but trees."
     @torch.inference_mode()

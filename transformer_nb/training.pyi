@@ -11,34 +11,7 @@ from transformer_nb.engine.runs import Metrics, StopNote
 from transformer_nb.transformer import Transformer
 from typing import Any
 
-__all__ = [
-    "DTYPES",
-    "FEW",
-    "SCHEDULES",
-    "LR_FACTORS",
-    "batch_loss",
-    "Objective",
-    "TrainingConfig",
-    "suited",
-    "Trainer",
-    "compile_layers",
-]
-
-def batch_loss(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Label-smoothed loss of a batch over its real tokens."""
-
-class Objective(nn.Module):
-    """A model together with its loss."""
-
-    model: Transformer
-
-    def __init__(self, model: Transformer) -> None: ...
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`batch_loss` of the model."""
-
-    def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]: ...
-
-DTYPES: tuple
+__all__ = ["TrainingConfig", "Trainer", "compile_layers", "batch_loss", "Objective"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -64,13 +37,6 @@ class TrainingConfig:
     patience: int | None = None
 
     def __post_init__(self) -> None: ...
-
-FEW: int
-SCHEDULES: tuple
-LR_FACTORS: dict
-
-def suited(preset: str, minutes: float | None = None) -> dict:
-    """Settings that suit a preset and the time there is: the paper's (§5.3) for all but the small presets."""
 
 class Trainer:
     """Trains a model on sentence pairs and writes checkpoints into a run's directory."""
@@ -165,3 +131,17 @@ class Trainer:
 def compile_layers(model: Transformer) -> None:
     """Compile each layer for any batch and length: one piece of code for all layers of the encoder, one
     for the decoder."""
+
+def batch_loss(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Label-smoothed loss of a batch over its real tokens."""
+
+class Objective(nn.Module):
+    """A model together with its loss."""
+
+    model: Transformer
+
+    def __init__(self, model: Transformer) -> None: ...
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """`batch_loss` of the model."""
+
+    def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]: ...

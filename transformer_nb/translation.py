@@ -8,7 +8,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/translation.html.md"""
 __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'HEADS', 'clean', 'split_text', 'rejoin', 'Translator', 'TooLong',
            'Translation', 'draw_map', 'plot_attention', 'word_ids', 'membership', 'between_words', 'spell', 'Alignment']
 
-# %% ../nbs/16_translation.ipynb #cb8c752f
+# %% ../nbs/16_translation.ipynb #61dc8012
 import re
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -261,6 +261,7 @@ def _parts(self:Translator,
     fits = lambda text: len(encode([text])[0]) < most
     return [[text] if len(ids) < most else split_text(text, fits) for text, ids in zip(texts, encode(texts))]
 
+# %% ../nbs/16_translation.ipynb #e57f6eab
 @patch
 def _by_parts(self:Translator,
     answer,           # Function of a list of rows of ids: a list with an answer to each
@@ -360,6 +361,7 @@ def _log_probabilities(model, pairs):
     logp = logits.log_softmax(-1, dtype=wide(logits.dtype)).gather(-1, batch.tgt_out[..., None])[..., 0]
     return logp.masked_fill(batch.tgt_out == model.cfg.pad_id, 0.).sum(1).tolist()
 
+# %% ../nbs/16_translation.ipynb #3126b706
 @patch
 def score(self:Translator,
     texts:list,            # Sentences

@@ -13,7 +13,6 @@ __all__ = [
     "COMMA",
     "SPACE",
     "WIDE",
-    "DTYPES",
     "HEADS",
     "clean",
     "split_text",
@@ -126,8 +125,6 @@ class Translator:
     def align(self, texts: list, translations: list | None = None) -> list:
         """Word links by the heads reaching most source words; raises `InputError` if a side has more,
         `TooLong` as `encode`."""
-
-DTYPES: tuple
 
 class TooLong(InputError):
     """A sentence has more tokens than the model can hold."""

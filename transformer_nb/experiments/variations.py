@@ -8,7 +8,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/variations.html.md"""
 __all__ = ['PAPER', 'ROWS', 'LONGER', 'EXTRAS', 'scaled', 'train_row', 'short_corpus', 'EqualBlocks', 'average_heads',
            'UntiedEmbedding', 'untie', 'build_row', 'effects', 'verdict']
 
-# %% ../../nbs/17_variations.ipynb #6e07e5e4
+# %% ../../nbs/17_variations.ipynb #ff7392ff
 from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction

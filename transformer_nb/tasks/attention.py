@@ -81,9 +81,65 @@ def attention(
             "that is the output alone; give back a pair: output and weights"
             return _attend(q, k, v, q.shape[-1]**-.5)[0]
 
+        def only_weights(q, k, v):
+            "these are the weights alone; give back a pair: output and weights"
+            return _attend(q, k, v, q.shape[-1]**-.5)[1]
+
         def exchanged(q, k, v):
             "output and weights are exchanged: the output comes first"
             return _attend(q, k, v, q.shape[-1]**-.5)[::-1]
+
+        def axis_1(q, k, v):
+            "right for matrices; with more axes in front, axis 1 is not the keys: count from the end, -1"
+            return _attend(q, k, v, q.shape[-1]**-.5, 1)
+
+        def axis_0(q, k, v):
+            "the rows do not sum to one: the softmax runs over the wrong axis (the keys are the last one)"
+            return _attend(q, k, v, q.shape[-1]**-.5, 0)
+
+        def width_at_1(q, k, v):
+            "right for matrices; with more axes in front, `shape[1]` is not d_k: count from the end, `shape[-1]`"
+            return _attend(q, k, v, q.shape[1]**-.5)
+
+        def number_of_keys(q, k, v):
+            "the scores are divided by the root of the number of keys; it is their width that makes the scores large"
+            return _attend(q, k, v, k.shape[-2]**-.5)
+
+        def two(q, k, v):
+            "the scores are divided by 2; that was √4 in the examples, here d_k may be anything"
+            return _attend(q, k, v, 1/2)
+
+        def all_axes(q, k, v):
+            "`.T` turns all axes round, those in front as well: `k.transpose(-2, -1)` exchanges only the last two"
+            weights = (q @ k.permute(*reversed(range(k.ndim)))/sqrt(q.shape[-1])).softmax(-1)
+            return weights @ v, weights
+
+        def first_axes(q, k, v):
+            "any number of axes may stand in front, so count from the end: `transpose(-2, -1)`"
+            weights = (q @ k.transpose(0, 1)/sqrt(q.shape[-1])).softmax(-1)
+            return weights @ v, weights
+
+        def second_axes(q, k, v):
+            "any number of axes may stand in front, so count from the end: `transpose(-2, -1)`"
+            weights = (q @ k.transpose(1, 2)/sqrt(q.shape[-1])).softmax(-1)
+            return weights @ v, weights
+
+        def keys_first(q, k, v):
+            "the scores have the shape (..., m, n), a row for each key; each query is to have one, so `q` comes first"
+            weights = (k @ q.transpose(-2, -1)/sqrt(q.shape[-1])).softmax(-1)
+            return weights @ v, weights
+
+        def lost_axis(q, k, v):
+            "the sum over the keys has lost its axis, so it does not fit under the powers: `sum(-1, keepdim=True)`"
+            powers = (q @ k.transpose(-2, -1)/sqrt(q.shape[-1])).exp()
+            weights = powers/powers.sum(-1)
+            return weights @ v, weights
+
+        def one_sum(q, k, v):
+            "all weights together sum to one; every row has to, so sum over the keys only"
+            powers = (q @ k.transpose(-2, -1)/sqrt(q.shape[-1])).exp()
+            weights = powers/powers.sum()
+            return weights @ v, weights
 
 # %% ../../nbs/tasks/01_attention.ipynb #8700e9b9
 class CausalMask(Write):
@@ -94,6 +150,12 @@ class CausalMask(Write):
     id, level, minutes, builds = '01.2', 1, 5, 'attention.causal_mask'
     hints = ("Which triangle of the table is allowed: rows are queries, columns are keys.",
              "`Tensor.tril` keeps the lower triangle, with the diagonal.")
+    start = '''
+def causal_mask(
+    n # Length of the sequence, in tokens
+):    # Boolean, shape (n, n); True = may attend
+    ...  # your code
+'''
     def inputs(g):
         for n in (1, 2, 5): yield n,
 
@@ -122,6 +184,22 @@ class CausalMask(Write):
             "this is a mask of 0 and −∞, to be added to scores; masks of this course are boolean, True = may attend"
             return torch.full((n, n), -inf).triu(1)
 
+        def numbers_inverted(n):
+            "these are numbers, and the mask is inverted; a mask is boolean, True = *may attend*"
+            return torch.ones(n, n).triu(1)
+
+        def numbers_transposed(n):
+            "these are numbers, not truth values, and the triangle lies the wrong way: rows are queries"
+            return torch.ones(n, n).triu()
+
+        def everything(n):
+            "every position sees every other one, also what comes after it"
+            return torch.ones(n, n, dtype=torch.bool)
+
+        def nothing_seen(n):
+            "no position sees anything: begin with a table full of True (`torch.ones`), not of False"
+            return torch.zeros(n, n, dtype=torch.bool)
+
 # %% ../../nbs/tasks/01_attention.ipynb #451fc8d3
 class PaddingMask(Write):
     """Hide the padding
@@ -131,7 +209,7 @@ class PaddingMask(Write):
     id, level, minutes, builds, first = '01.3', 1, 5, 'attention.padding_mask', False
     hints = ("Compare the ids with `pad_id`.", "`[:, None, None, :]` puts two axes of length 1 in the middle.")
     def inputs(g):
-        yield torch.tensor([[5, 1]]), 1
+        yield torch.tensor([[0, 5, 1]]), 1
         yield torch.tensor([[5, 6, 0, 0], [7, 0, 0, 0], [8, 9, 5, 3]]), 0
 
     class wrong:
@@ -155,6 +233,22 @@ class PaddingMask(Write):
             "this takes 0 for the padding, whatever `pad_id` says"
             return (ids != 0)[:, None, None, :]
 
+        def larger(ids, pad_id):
+            "this hides all ids below `pad_id` as well; the padding is one id only"
+            return (ids > pad_id)[:, None, None, :]
+
+        def axes_in_front(ids, pad_id):
+            "the axes of length 1 stand before the batch; they belong between batch and keys"
+            return (ids != pad_id)[None, None]
+
+        def axes_at_the_end(ids, pad_id):
+            "the axes of length 1 stand at the end; they belong in the middle, the keys are the last axis"
+            return (ids != pad_id)[..., None, None]
+
+        def numbers(ids, pad_id):
+            "places and shape are right, but these are numbers; a mask is boolean"
+            return (ids != pad_id)[:, None, None, :].float()
+
 # %% ../../nbs/tasks/01_attention.ipynb #2df50ff4
 class MaskedSoftmax(Write):
     """A softmax that must not look
@@ -176,7 +270,7 @@ class MaskedSoftmax(Write):
             return scores.masked_fill(mask, -inf).softmax(-1).masked_fill(mask, 0.)
 
         def nan(scores, mask):
-            "right but for a row without any allowed key: a softmax over nothing but −∞ is NaN; put zeros there"
+            "right but for a row without any allowed key: nothing is left there, and it becomes NaN; put zeros there"
             return scores.masked_fill(~mask, -inf).softmax(-1)
 
         def finite_mask_value(scores, mask):
@@ -198,6 +292,37 @@ class MaskedSoftmax(Write):
         def wrong_axis(scores, mask):
             "the softmax runs over the wrong axis (the keys are the last one)"
             return scores.masked_fill(~mask, -inf).softmax(-2).masked_fill(~mask, 0.).nan_to_num(0.)
+
+        def axis_1(scores, mask):
+            "right for matrices; with more axes in front, axis 1 is not the keys: count from the end, -1"
+            return scores.masked_fill(~mask, -inf).softmax(1)
+
+        def inverted_nan(scores, mask):
+            "the mask is inverted: `masked_fill` fills where its mask is True, here True = may attend; write `~mask`"
+            return scores.masked_fill(mask, -inf).softmax(-1)
+
+        def times_infinity(scores, mask):
+            "0 · ∞ is NaN: multiplication does not work here; fill instead"
+            return (scores + (~mask)*-inf).softmax(-1)
+
+        def underflow(scores, mask):
+            """right for scores near 0; but a computer takes e to the power −2000 for 0, and 0/0 is NaN: let `softmax`
+            take the powers"""
+            powers = scores.exp()*mask
+            return powers/powers.sum(-1, keepdim=True)
+
+        def not_low_enough(scores, mask):
+            "the mask value is finite, so a score that is lower still leaves forbidden keys their weight: use −∞"
+            return scores.masked_fill(~mask, -1e3).softmax(-1)
+
+        def indexed(scores, mask):
+            "`scores[~mask]` needs a mask of the same shape; `masked_fill` lets it broadcast"
+            scores[~mask] = -inf
+            return scores.softmax(-1)
+
+        def no_mask(scores, mask):
+            "the mask is not used"
+            return scores.softmax(-1)
 
 # %% ../../nbs/tasks/01_attention.ipynb #d5032fee
 class ToAdditive(Write):
@@ -231,12 +356,20 @@ class ToAdditive(Write):
             "the forbidden places have a finite number; only −∞ gives a weight of exactly 0"
             return torch.zeros(mask.shape).masked_fill(~mask, -1e9)
 
+        def less_finite(mask):
+            "the forbidden places have a finite number; only −∞ gives a weight of exactly 0"
+            return torch.zeros(mask.shape).masked_fill(~mask, -1e4)
+
+        def inverted_nan(mask):
+            "the mask is inverted, and 0 · ∞ is NaN: multiplication does not work here; fill instead"
+            return mask*-inf
+
 # %% ../../nbs/tasks/01_attention.ipynb #47d39782
 class Window(Write):
     """A window
 
     Write `window_mask(n, r)`: position $i$ sees itself and the $r - 1$ positions before it."""
-    id, level, minutes, name = '01.6', 2, 5, 'window_mask'
+    id, level, minutes, name = '01.6', 2, 8, 'window_mask'
     hints = ("Which part of a lower triangle must be removed?", "`Tensor.triu` takes a diagonal.")
     def inputs(g):
         yield 3, 1
@@ -258,26 +391,65 @@ class Window(Write):
             "the window lies after the position; it shall see what comes before it"
             return torch.ones(n, n, dtype=torch.bool).triu().tril(r - 1)
 
+        def wrong_sign(n, r):
+            "for r > 1 nothing is left: diagonals below the main one have negative numbers"
+            return torch.ones(n, n, dtype=torch.bool).tril().triu(r - 1)
+
+        def without_itself(n, r):
+            "these are the `r` positions before it: the position sees itself, too, and `r - 1` others"
+            return torch.ones(n, n, dtype=torch.bool).tril(-1).triu(-r)
+
+        def only_before(n, r):
+            "the position does not see itself: the diagonal is missing"
+            return torch.ones(n, n, dtype=torch.bool).tril(-1).triu(1 - r)
+
+        def no_window(n, r):
+            "this is the whole lower triangle: what is too far back has to go, too"
+            return torch.ones(n, n, dtype=torch.bool).tril()
+
+        def too_far(n, r):
+            "these are the places that are too far back, the part to take away"
+            return torch.ones(n, n, dtype=torch.bool).tril(-r)
+
+        def numbers(n, r):
+            "the window is right, but these are numbers; a mask is boolean"
+            return torch.ones(n, n).tril().triu(1 - r)
+
+        def empty_slices(n, r):
+            "the first rows are empty: in a slice a negative start counts from the end; write `max(0, i - r + 1)`"
+            mask = torch.zeros(n, n, dtype=torch.bool)
+            for i in range(n): mask[i, i - r + 1:i + 1] = True
+            return mask
+
+        def from_the_end(n, r):
+            "the first rows see the end of the sentence: a negative index counts from there"
+            mask = torch.zeros(n, n, dtype=torch.bool)
+            for i in range(n): mask[i, [i - j for j in range(r)]] = True
+            return mask
+
 # %% ../../nbs/tasks/01_attention.ipynb #ddf2bb23
 class WindowPairs(Value):
     """How many pairs?
 
     How many pairs of query and key does `window_mask(100, 8)` allow?"""
-    id, level, minutes, kind = '01.7', 1, 3, 'predict'
+    id, level, minutes, kind = '01.7', 1, 4, 'predict'
     hints = ("Every row has 8, but for the first ones.", "The first rows lack 7 + 6 + … + 1.")
     right, solution = 772, "100 · 8 − 28 = 772: the first rows lack 7 + 6 + … + 1 = 28."
     wrong = {800: ('first-rows', "the first rows have fewer than 8: there is nothing before the first position"),
              5050: ('no-window', "that is the whole lower triangle"),
              764: ('first-rows-twice', "the first row lacks 7, not 8"),
-             744: ('both-ends', "only the first rows lack something, not the last ones")}
+             744: ('first-rows-left-out', "that is 93 · 8, as if the first 7 rows had none; they have 1, 2, … and 7"),
+             736: ('first-8-left-out', "that is 92 · 8; the first rows have some, too: 1, 2, … and 8"),
+             780: ('eighth-twice', "the eighth row has 8 and is full already: it is counted twice"),
+             4950: ('others', "that is the whole lower triangle without its diagonal")}
 
 class DivisorElsewhere(Write):
     """Put the divisor elsewhere
 
     Without touching `attention`, get the result of the right scaling with `scale=1.`: write `shared(q, k)`, which
-    gives back a query and a key that carry half of the divisor each. (Why might a careful initialisation replace the
+    gives back the query and the key, both divided by the same number. (Why might a careful initialisation replace the
     divisor at the first step, but not later?)"""
-    id, level, minutes, name = '01.8', 3, 5, 'shared'
+    id, level, minutes, name = '01.8', 3, 8, 'shared'
     hints = ("A score is a product of two factors; each may carry its share.",
              "Which power of d_k, twice, is its root?")
     solution = r"""If the matrices that make queries and keys start with the factor $d_k^{-1/4}$, the scores are the
@@ -286,24 +458,36 @@ class DivisorElsewhere(Write):
         yield torch.randn(1, 4, generator=g), torch.randn(2, 4, generator=g)
         yield torch.randn(3, 64, generator=g), torch.randn(3, 64, generator=g)
 
-    def run(answer, q, k):
-        a, b = answer(q, k)
-        return a @ b.T
-
     def right(q, k): return q*q.shape[-1]**-.25, k*k.shape[-1]**-.25
 
     class wrong:
         def root_twice(q, k):
-            "both carry √d_k, so the score is divided by d_k: each may carry only half"
+            "both are divided by √d_k, so the score is divided by d_k: that is too much"
             return q*q.shape[-1]**-.5, k*k.shape[-1]**-.5
 
         def half(q, k):
-            "a factor of one half for each is not half of the divisor: the score is divided by 4, whatever d_k is"
+            "both are divided by 2, so the score is divided by 4, whatever d_k is"
             return q/2, k/2
 
         def unchanged(q, k):
             "nothing is divided"
             return q, k
+
+        def half_the_root(q, k):
+            "both are divided by half of √d_k, so the score by d_k/4: the two numbers are multiplied, not added"
+            return q/(sqrt(q.shape[-1])/2), k/(sqrt(k.shape[-1])/2)
+
+        def only_query(q, k):
+            "the score is right, but the query has the whole divisor: both are to be divided by the same number"
+            return q*q.shape[-1]**-.5, k
+
+        def only_key(q, k):
+            "the score is right, but the key has the whole divisor: both are to be divided by the same number"
+            return q, k*k.shape[-1]**-.5
+
+        def multiplied(q, k):
+            "both are multiplied, so the scores become larger; they are to become smaller"
+            return q*q.shape[-1]**.25, k*k.shape[-1]**.25
 
 # %% ../../nbs/tasks/01_attention.ipynb #b735569b
 class WrongAxis(Value):
@@ -329,9 +513,11 @@ class AboveTheNoise(Value):
     $m = 1000$? (Two digits after the point. Does $d_k = 64$ leave room for it when the query equals the key?)"""
     id, level, minutes, kind = '01.10', 2, 5, 'explain'
     hints = ("Solve $e^s / (e^s + m - 1) = 0.99$.", r"$e^s = 99\,(m - 1)$.")
-    right = round(log(99*999), 2)
+    right, digits = round(log(99*999), 2), 2
     solution = r"""11.50; for $m = 16$, 7.30: $s = \ln(99\,(m - 1))$. With $\sqrt{d_k} = 8$, a query equal to its
     key scores about 8: enough for 16 keys, not for 1000. Projections can learn longer queries and keys."""
     wrong = {round(log(999), 2): ('half', "with this score the weight is one half: the 99 is missing"),
              round(log(99), 2): ('one-other', "that is right for one other key; here there are 999"),
-             round(log(.99*999), 2): ('ratio', "the ratio of the weights is 0.99 to 0.01, so 99")}
+             round(log(.99*999), 2): ('ratio', "the ratio of the weights is 0.99 to 0.01, so 99"),
+             round(log(99*15), 2): ('sixteen', "that is for m = 16 keys; here there are 1000"),
+             round(log(99*999, 10), 2): ('base-10', "that is the logarithm to base 10; the softmax takes powers of e")}

@@ -49,6 +49,14 @@ def embed(
             "the rows are divided by √d_model, as the scores of attention are; here they are multiplied by it"
             return E[ids]/E.shape[-1]**.5
 
+        def half_the_width(ids, E):
+            "in Python `a**1/2` is (a**1)/2; write `a**.5` or `a**(1/2)`"
+            return E[ids]*E.shape[-1]**1/2
+
+        def of_another_cell(ids, E):
+            "the factor is √512, from the `d_model` of an earlier cell; take the width of this matrix, `E.shape[-1]`"
+            return E[ids]*512**.5
+
         def root_of_vocabulary(ids, E):
             "the factor is the root of the number of tokens; it is the root of the width of a row, `E.shape[-1]`"
             return E[ids]*E.shape[0]**.5
@@ -118,6 +126,23 @@ class Embedding(nn.Module):
             "the logits are multiplied by √d_model: the factor belongs to the way in alone"
             def logits(self, x): return F.linear(x, self.weight)*self.scale
 
+        class not_transposed(Embedding):
+            """the matrix stands the wrong way: a row of `x` has d_model numbers, so the matrix needs d_model rows:
+            transpose it"""
+            def logits(self, x): return x @ self.weight
+
+        class exchanged(Embedding):
+            "the order of the product is wrong: first `x`, then the matrix, transposed"
+            def logits(self, x): return self.weight @ x
+
+        class turned(Embedding):
+            "tokens and scores are exchanged: the scores are the last axis; let `x` come first in the product"
+            def logits(self, x): return self.weight @ x.transpose(-2, -1)
+
+        class number_by_number(Embedding):
+            "`*` multiplies number by number; the dot products with all rows are one product of matrices, `@`"
+            def logits(self, x): return (x*self.weight).sum(-1)
+
         class divided(Embedding):
             "the logits are divided by √d_model, as in attention: here the matrix starts with small numbers instead"
             def logits(self, x): return F.linear(x, self.weight)/self.scale
@@ -159,6 +184,8 @@ class HalfOfTheModel(Value):
     its vocabulary. Multilingual models with 250,000 tokens are mostly embedding."""
     wrong = {43_068: ('half-of-body', "with it the matrix is half as large as the body, a third of the model"),
              172_272: ('twice', "with it the matrix is twice as large as the body, two thirds of the model"),
+             61_568: ('half-of-base', "that is half of the base model as it is; but a larger matrix makes the model "
+                                      "larger, too: compare it with the body"),
              28_712: ('three', "that is for three matrices; source, target and softmax share one"),
              44_101_632: ('parameters', "that is the number of parameters; each token has 512 of them")}
 
@@ -175,8 +202,8 @@ class OtherEnd(Write):
     r"""Put the factor at the other end
 
     Write a class `T5Style(V, d)`: a matrix `weight` of shape $(V, d)$ that starts with variance 1, no factor in
-    `forward(ids)`, and `logits(x)` of $x / \sqrt{d}$. With which weights has `Embedding` the same outputs and
-    logits?"""
+    `forward(ids)`, and in `logits(x)` the scores of $x / \sqrt{d}$, one for each row of the matrix. With which weights
+    has `Embedding` the same outputs and logits?"""
     id, level, minutes, name = '04.4', 2, 10, 'T5Style'
     hints = ("`torch.randn` has variance 1. The factor stands in `logits` alone.",
              r"If $W$ is the unit-variance matrix, `Embedding` needs $W / \sqrt{d_{model}}$.")
@@ -216,6 +243,39 @@ class OtherEnd(Write):
             "`logits` multiplies by √d; it divides"
             def logits(self, x): return F.linear(x*x.shape[-1]**.5, self.weight)
 
+        class root_of_vocabulary(T5Style):
+            "`logits` divides by the root of the number of tokens; it is the root of d, the width of a row"
+            def logits(self, x): return F.linear(x*len(self.weight)**-.5, self.weight)
+
+        class unmoved(T5Style):
+            """the factor still stands on the way in, as in `Embedding`; move it: nothing in `forward`, and `logits`
+            divides by √d"""
+            def forward(self, ids): return super().forward(ids)*self.weight.shape[-1]**.5
+            def logits(self, x): return F.linear(x, self.weight)
+
+        class as_before(Embedding):
+            """the factor still stands on the way in, as in `Embedding`; move it: nothing in `forward`, and `logits`
+            divides by √d"""
+
+        class divided_only(T5Style):
+            "this is x/√d itself; `logits` gives its dot product with every row of the matrix"
+            def logits(self, x): return x*x.shape[-1]**-.5
+
+        class not_transposed(T5Style):
+            """the matrix stands the wrong way: a row of `x` has d_model numbers, so the matrix needs d_model rows:
+            transpose it"""
+            def logits(self, x): return x @ self.weight
+
+        class untied(T5Style):
+            "there is more than the one matrix: the way back uses `self.weight`, too, without a bias"
+            def __init__(self, V, d):
+                super().__init__(V, d)
+                self.out = nn.Linear(d, V)
+
+        class no_parameter(nn.Module):
+            "the module has no parameter, so no optimiser would change the matrix: wrap it in `nn.Parameter`"
+            def __init__(self, V, d): super().__init__()
+
         class small_start(T5Style):
             "the matrix starts with small numbers, as in `Embedding`: here it starts with variance 1"
             def __init__(self, V, d):
@@ -246,7 +306,7 @@ class AbsentWord(Write):
     logits are `h @ E.T`, for hidden vectors `h` of shape $(n, d)$ and an output matrix `E` of shape $(V, d)$; the loss
     is the mean cross-entropy of the $n$ positions, and `row` is the target of none of them. Give back the gradient of
     `E[row]`. Then compare it with `untied.out.weight.grad[42]` of the lesson."""
-    id, level, minutes, name = '04.6', 3, 15, 'gradient_of_absent'
+    id, level, minutes, name = '04.6', 3, 20, 'gradient_of_absent'
     hints = ("The derivative of the cross-entropy with respect to a logit is the predicted probability, minus 1 if the "
              "token is the target.",
              r"The logit is $h \cdot E_{row}$, so its derivative with respect to the row is $h$. Do not forget that "
@@ -267,6 +327,21 @@ class AbsentWord(Write):
         def summed(h, E, row):
             "the contributions of the positions are added; the loss is their mean"
             return ((h @ E.T).softmax(-1)[:, row, None]*h).sum(0)
+
+        def normalised(h, E, row):
+            "the sum is divided by the sum of the probabilities; divide it by n, the number of positions"
+            p = (h @ E.T).softmax(-1)[:, row]
+            return p @ h/p.sum()
+
+        def product_of_means(h, E, row):
+            """the mean of the probabilities is multiplied by the mean of the vectors; multiply position by position,
+            then take the mean"""
+            return (h @ E.T).softmax(-1)[:, row].mean()*h.mean(0)
+
+        def of_the_probability(h, E, row):
+            "p(1 − p) belongs to the derivative of the probability; the derivative of the cross-entropy is p alone"
+            p = (h @ E.T).softmax(-1)[:, row]
+            return ((p*(1 - p))[:, None]*h).mean(0)
 
         def as_target(h, E, row):
             "the 1 is subtracted as if the word were the target; it is absent"

@@ -79,6 +79,26 @@ def ffn(
             "`x` is added to the result: the residual connection stands around the network (§3.1), not in it"
             return x + (x @ W_1 + b_1).relu() @ W_2 + b_2
 
+        def pythons_max(x, W_1, b_1, W_2, b_2):
+            "Python's `max` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"
+            return max(0, x @ W_1 + b_1) @ W_2 + b_2
+
+        def torch_max(x, W_1, b_1, W_2, b_2):
+            "`torch.max` compares two tensors, and 0 is none; for a number there is `relu`, or `clamp(min=0)`"
+            return torch.max(0, x @ W_1 + b_1) @ W_2 + b_2
+
+        def along_an_axis(x, W_1, b_1, W_2, b_2):
+            "`torch.max(..., 0)` takes the largest along axis 0; the maximum with 0 is `relu`, or `clamp(min=0)`"
+            return torch.max(x @ W_1 + b_1, 0) @ W_2 + b_2
+
+        def x_on_the_right(x, W_1, b_1, W_2, b_2):
+            "`x` stands on the left, as in the formula: `x @ W_1`"
+            return W_2 @ (W_1 @ x + b_1).relu() + b_2
+
+        def transposed(x, W_1, b_1, W_2, b_2):
+            "W_1 is (in, out) already; `F.linear` wants it transposed, (out, in), and `x @ W_1` as it is"
+            return (x @ W_1.T + b_1).relu() @ W_2.T + b_2
+
 # %% ../../nbs/tasks/03_feed_forward.ipynb #3542e3e5
 def _filled(module, names, seed=0):
     "The module, with numbers that depend on names and shapes only."
@@ -96,7 +116,7 @@ def _counted(answer, names, d_model, d_ff, x):
     if isinstance(answer, nn.Module): raise TypeError("give the class itself, not a module made with it")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         module = _filled(answer(d_model, d_ff), names)
-        return sum(p.numel() for p in module.parameters()), module(x)
+        return f'{sum(p.numel() for p in module.parameters())} parameters', module(x)
 
 def _widths(g):
     yield 2, 3, torch.randn(1, 2, 2, generator=g)
@@ -162,6 +182,33 @@ class FeedForward(nn.Module):
             "the hidden layer is d_model wide: d_ff is not used"
             def __init__(self, d_model, d_ff): super().__init__(d_model, d_model)
 
+        class widths_exchanged(FeedForward):
+            """the widths do not fit: `W_1` comes first and leads from d_model to d_ff, `W_2` leads back (and a layer is
+            called, `self.W_1(x)`: its `weight` is stored transposed)"""
+            def __init__(self, d_model, d_ff): super().__init__(d_ff, d_model)
+
+        class both_up(FeedForward):
+            "both layers lead from d_model to d_ff: the second one leads back"
+            def __init__(self, d_model, d_ff):
+                super().__init__(d_model, d_ff)
+                self.W_2 = nn.Linear(d_model, d_ff)
+
+        class layer_as_matrix(FeedForward):
+            "a layer is no matrix: call it, `self.W_1(x)`"
+            def forward(self, x): return (x @ self.W_1).relu() @ self.W_2
+
+        class pythons_max(FeedForward):
+            "Python's `max` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"
+            def forward(self, x): return self.W_2(max(0, self.W_1(x)))
+
+        class torch_max(FeedForward):
+            "`torch.max` compares two tensors, and 0 is none; for a number there is `relu`, or `clamp(min=0)`"
+            def forward(self, x): return self.W_2(torch.max(0, self.W_1(x)))
+
+        class relu_not_called(FeedForward):
+            "`nn.ReLU(...)` makes a layer and does not call it: `nn.ReLU()(x)`, or simply `x.relu()`"
+            def forward(self, x): return self.W_2(nn.ReLU(self.W_1(x)))
+
 # %% ../../nbs/tasks/03_feed_forward.ipynb #f063ee3a
 class TwoForTwelve(Value):
     r"""One network for all layers?
@@ -170,22 +217,24 @@ class TwoForTwelve(Value):
     parameters would the base model lose? (In millions, rounded: 5 for five million.)"""
     id, level, minutes, kind = '03.3', 1, 5, 'predict'
     hints = ("Twelve networks become two.", "One network of the base model has 2,099,712 parameters.")
-    right = 21
+    right, digits = 21, 0
     solution = r"""Ten of twelve disappear: $10 \cdot 2{,}099{,}712 \approx 21$ million; in the lesson,
     `10*parameters(FeedForward(512, 2048))`. (Universal Transformers and ALBERT go further: they share whole layers.)"""
     wrong = {25: ('all', "that is all twelve networks: two remain"),
              23: ('one-left', "with one network for all twelve layers; here encoder and decoder have one each"),
              10: ('one-side', "that is for one side only: encoder and decoder lose five networks each"),
              4: ('what-remains', "these are the two networks that remain"),
-             20.99712: ('not-rounded', "right, but rounded to whole millions")}
+             2: ('one-network', "that is one network; how many of the twelve are lost?"),
+             20_997_120: ('not-millions', "right, but in millions, rounded: 21"),
+             20_971_520: ('no-biases', "right but for the biases; in millions, rounded, it is 21 with or without them")}
 
 # %% ../../nbs/tasks/03_feed_forward.ipynb #26631563
-def _by_hand(second, out, biases=0.):
-    "FeedForward(1, 2) whose first unit sees x, the second x times a number; `out` is W_2."
+def _by_hand(second, out, biases=(0., 0.), first=1.):
+    "FeedForward(1, 2) whose first unit sees x times a number, the second x times another; `out` is W_2."
     net = FeedForward(1, 2).requires_grad_(False)
-    net.W_1.weight.copy_(torch.tensor([[1.], [second]]))
+    net.W_1.weight.copy_(torch.tensor([[first], [second]]))
     net.W_2.weight.copy_(torch.tensor([out]))
-    for layer in (net.W_1, net.W_2): layer.bias.mul_(biases)
+    for layer, factor in zip((net.W_1, net.W_2), biases): layer.bias.mul_(factor)
     return net
 
 class Absolute(Write):
@@ -205,13 +254,16 @@ class Absolute(Write):
         yield torch.randn(3, 4, 1, generator=g),
 
     def run(answer, x):
-        with torch.random.fork_rng(devices=[]):
+        if isinstance(answer, nn.Module): raise TypeError("give the function itself, not the network that it makes")
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.manual_seed(0)
             net = answer()
         shapes = {name: tuple(p.shape) for name, p in net.named_parameters()} if isinstance(net, nn.Module) else net
         if shapes is None: return None
-        if shapes != {'W_1.weight': (2, 1), 'W_1.bias': (2,), 'W_2.weight': (1, 2), 'W_2.bias': (1,)}:
-            raise TypeError("give back a FeedForward(1, 2)")
+        wanted = {'W_1.weight': (2, 1), 'W_1.bias': (2,), 'W_2.weight': (1, 2), 'W_2.bias': (1,)}
+        if not isinstance(shapes, dict) or {*shapes} != {*wanted}: raise TypeError("give back a FeedForward(1, 2)")
+        for name, shape in shapes.items():
+            if shape != wanted[name]: raise ValueError(f"{name} has the shape {wanted[name]}, not {shape}")
         return net(x).detach()
 
     def right():
@@ -241,11 +293,45 @@ class Absolute(Write):
 
         def random_biases():
             "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
-            return _by_hand(-1., [1., 1.], biases=1.)
+            return _by_hand(-1., [1., 1.], biases=(1., 1.))
+
+        def random_b_1():
+            "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
+            return _by_hand(-1., [1., 1.], biases=(1., 0.))
+
+        def random_b_2():
+            "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
+            return _by_hand(-1., [1., 1.], biases=(0., 1.))
 
         def as_made():
             "the weights are still the random ones that `nn.Linear` starts with"
             return FeedForward(1, 2)
+
+        def negative_part():
+            "this is max(0, −x): for a positive x nothing comes through; the other unit has to see x and to count"
+            return _by_hand(-1., [0., 1.])
+
+        def both_see_minus_x():
+            "this is 2·max(0, −x): both hidden units see −x; one of them has to see x"
+            return _by_hand(-1., [1., 1.], first=-1.)
+
+        def minus_identity():
+            "this is −x: what the first unit sees must be added, not subtracted"
+            return _by_hand(-1., [-1., 1.])
+
+        def cancelled():
+            "this is 0: both hidden units see x, and the second is subtracted; it has to see −x, and to be added"
+            return _by_hand(1., [1., -1.])
+
+        def recorded():
+            "the weights are parameters, so a change in place would be recorded: write it under `torch.no_grad()`"
+            net = FeedForward(1, 2)
+            net.W_1.weight.copy_(torch.tensor([[1.], [-1.]]))
+
+        def replaced():
+            "a parameter cannot be replaced by a tensor: copy numbers into it, with `copy_` under `torch.no_grad()`"
+            net = FeedForward(1, 2)
+            net.W_1.weight = torch.tensor([[1.], [-1.]])
 
 # %% ../../nbs/tasks/03_feed_forward.ipynb #6e10873f
 class SwiGLU(nn.Module):
@@ -309,6 +395,14 @@ class Gated(Write):
                 self.W_1, self.W_3 = nn.Linear(d_model, d_ff), nn.Linear(d_model, d_ff)
                 self.W_2 = nn.Linear(d_ff, d_model)
 
+        class other_names(SwiGLU):
+            "`W_2` and `W_3` have each other's place: `W_3` stands beside `W_1`, and `W_2` leads back to d_model"
+            def __init__(self, d_model, d_ff):
+                super().__init__(d_model, d_ff)
+                self.W_2, self.W_3 = self.W_3, self.W_2
+
+            def forward(self, x): return self.W_3(F.silu(self.W_1(x))*self.W_2(x))
+
 # %% ../../nbs/tasks/03_feed_forward.ipynb #a0516ccd
 class GatedWidth(Value):
     r"""How wide may it be?
@@ -323,7 +417,8 @@ class GatedWidth(Value):
     wrong = {3072: ('same-width', "with the same width it has half as many weights again: three matrices, not two"),
              4608: ('wider', "3 to 2 is right, but three matrices have to be narrower than two, not wider"),
              1536: ('half', "that is half the width: three matrices of it have only three quarters of the weights"),
-             1024: ('third', "that is a third of the width: three matrices of it are only half of the paper's two")}
+             1024: ('third', "that is a third of the width: three matrices of it are only half of the paper's two"),
+             512: ('of-d-model', "that is two thirds of d_model; the paper's network is 4 · d_model wide")}
 
 class Mixture(Write):
     r"""Two experts
@@ -376,3 +471,19 @@ class Mixture(Write):
         def no_router(x, experts, router):
             "every position goes to the first expert: the router is not asked"
             return experts[0](x)
+
+        def no_axis(x, experts, router):
+            "there is one choice for each position, without an axis for the features: `argmax(-1, keepdim=True)`"
+            return torch.where(router(x).argmax(-1) == 0, experts[0](x), experts[1](x))
+
+        def over_positions(x, experts, router):
+            "the argmax runs over the positions; the two scores of a position are on the last axis"
+            return torch.where(router(x).argmax(1, keepdim=True) == 0, experts[0](x), experts[1](x))
+
+        def list_index(x, experts, router):
+            "one index cannot choose for many positions: compute both experts, and pick at each position"
+            return experts[router(x).argmax(-1)](x)
+
+        def one_if(x, experts, router):
+            "an `if` decides once, for the whole tensor; pick at each position, with `torch.where`"
+            return experts[0](x) if router(x)[..., 0] > router(x)[..., 1] else experts[1](x)

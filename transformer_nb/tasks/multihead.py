@@ -21,7 +21,7 @@ class Split(Write):
 
     Write `split(x, h)`: from all heads side by side, shape $(b, n, h\,d)$, to each head by itself, $(b, h, n, d)$.
     Head 1 gets the first $d$ features of every position, head 2 the next $d$, and so on."""
-    id, level, minutes, builds = '02.1', 2, 5, 'multihead.MultiHeadAttention.split'
+    id, level, minutes, builds = '02.1', 2, 8, 'multihead.MultiHeadAttention.split'
     hints = ("Do it in two steps: cut one axis into two, then exchange two axes.",
              "Which axis holds the heads? Only the last one: `x.unflatten(-1, (h, -1))` has the shape (b, n, h, d).",
              "`x.unflatten(-1, (h, -1)).transpose(1, 2)`")
@@ -60,6 +60,18 @@ def split(
             "the heads stand before the batch, shape (h, b, n, d): they belong after it (`torch.stack` takes a `dim`)"
             return torch.stack(x.chunk(h, -1))
 
+        def not_stacked(x, h):
+            "these are the h pieces, one by one; lay them on a new axis, with `torch.stack(..., 1)`"
+            return x.chunk(h, -1)
+
+        def pieces(x, h):
+            "the pieces are h wide; there are to be h of them, each d wide (`chunk` takes their number, `split` d)"
+            return torch.stack(x.split(h, -1), 1)
+
+        def all_features(x, h):
+            "every head would get all h · d features; each gets d of them, `x.shape[-1]//h`"
+            return x.view(*x.shape[:2], h, x.shape[-1]).transpose(1, 2)
+
 # %% ../../nbs/tasks/02_multihead.ipynb #39ca480b
 _NAMES = [f'W_{part}.weight' for part in 'qkvo']
 
@@ -85,7 +97,7 @@ class HeadsSideBySide(Write):
     The four layers are there: `W_q` holds all $W_i^Q$ side by side, and $d_k = d_v = d_{model}/h$. Write `forward`:
     project, cut into heads, attend in every head, lay the heads side by side, multiply by $W^O$. Use `attention` of
     lesson 01. Give back the output alone."""
-    id, level, minutes, builds = '02.2', 2, 15, 'multihead.MultiHeadAttention'
+    id, level, minutes, builds = '02.2', 2, 20, 'multihead.MultiHeadAttention'
     hints = ("`attention` gives back a pair, output and weights. It takes any axes in front: one may be the heads.",
              "Cut each of `self.W_q(q)`, `self.W_k(k)`, `self.W_v(v)` as in 02.1. The way back is the same in reverse "
              "order: exchange the axes, then join the last two.",
@@ -174,6 +186,52 @@ class MultiHeadAttention(nn.Module):
             def attend(self, Q, K, V, mask=None, need_weights=False):
                 return self.W_o(attention(Q, K, V, mask, scale=1.)[0].transpose(1, 2).flatten(-2))
 
+        class divided_twice(MultiHeadAttention):
+            "the scores are divided twice: `attention` divides by √d_k already"
+            def attend(self, Q, K, V, mask=None, need_weights=False):
+                return self.W_o(attention(Q, K, V, mask, scale=1/self.d_k)[0].transpose(1, 2).flatten(-2))
+
+        class wrong_cut_both_ways(MultiHeadAttention):
+            """heads and positions are mixed on the way in and on the way out: in, cut the last axis into (h, d), then
+            exchange; out, exchange, then join"""
+            def split(self, x): return x.reshape(len(x), self.h, x.shape[1], -1)
+            def attend(self, Q, K, V, mask=None, need_weights=False):
+                return self.W_o(attention(Q, K, V, mask)[0].reshape(len(Q), Q.shape[2], -1))
+
+        class interleaved(MultiHeadAttention):
+            "every head gets every h-th feature; its d features stand side by side: cut into (h, d), not into (d, h)"
+            def split(self, x): return x.unflatten(-1, (-1, self.h)).permute(0, 3, 1, 2)
+
+        class interleaved_both_ways(interleaved):
+            "every head gets every h-th feature; its d features stand side by side: cut into (h, d), not into (d, h)"
+            def attend(self, Q, K, V, mask=None, need_weights=False):
+                return self.W_o(attention(Q, K, V, mask)[0].permute(0, 2, 3, 1).flatten(-2))
+
+        class one_projection(MultiHeadAttention):
+            "queries, keys and values all go through W_q: each has a matrix of its own"
+            def project(self, q, k, v): return tuple(self.split(self.W_q(x)) for x in (q, k, v))
+
+        class keys_for_values(MultiHeadAttention):
+            "keys and values are exchanged: `attention` takes Q, K, V, in this order"
+            def attend(self, Q, K, V, mask=None, need_weights=False): return super().attend(Q, V, K, mask)
+
+        class narrow(MultiHeadAttention):
+            """a layer gets vectors of width d_k: W_q, W_k and W_v come before the cut, W_o after the heads have been
+            joined to the width d_model"""
+            def project(self, q, k, v):
+                return tuple(W(self.split(x)) for W, x in ((self.W_q, q), (self.W_k, k), (self.W_v, v)))
+
+        class n_for_m(MultiHeadAttention):
+            "keys and values are cut with the number of queries, n; there are m of them: take it from their own shape"
+            def project(self, q, k, v):
+                b, n, _ = q.shape
+                pairs = (self.W_q, q), (self.W_k, k), (self.W_v, v)
+                return tuple(W(x).reshape(b, n, self.h, self.d_k).transpose(1, 2) for W, x in pairs)
+
+        class layer_as_matrix(MultiHeadAttention):
+            "a layer is no matrix: call it, `self.W_q(q)`"
+            def project(self, q, k, v): return self.split(q @ self.W_q), k, v
+
 # %% ../../nbs/tasks/02_multihead.ipynb #285387ec
 class NarrowKeys(Value):
     r"""Count the parameters
@@ -187,7 +245,9 @@ class NarrowKeys(Value):
     solution = r"""$2 \cdot 512 \cdot 8 \cdot 32 + 2 \cdot 512 \cdot 8 \cdot 64 = 786{,}432$. The lesson's `parameters`
     counts the same: `parameters(MultiHeadAttention(512, 8, d_k=32, d_v=64))`."""
     wrong = {1_048_576: ('base', "that is for d_k = 64: here queries and keys are only 32 wide"),
-             524_288: ('all-narrow', "d_k = 32 is the width of queries and keys only; values are 64 wide"),
+             524_288: ('half-the-values', "either W^O is missing, or values are taken for 32 wide; they are 64 wide"),
+             557_056: ('one-block', "W^O takes all heads side by side: it has h · d_v rows, not d_v"),
+             787_968: ('biases', "the paper's projections have no biases"),
              98_304: ('one-head', "these are the matrices of one head: there are 8"),
              655_360: ('w-o', "W^O takes what the values hand over: it has h · d_v rows, not h · d_k")}
 
@@ -240,7 +300,7 @@ class ExchangeHeads(Write):
     the same. `W_in`, shape $(h\,d, d_{model})$, is the weight of `W_q`, `W_k` or `W_v`; `W_out`, shape
     $(d_{model}, h\,d)$, that of `W_o`. Give back both with their blocks in the new order. (What does this say about
     "head 3 of layer 5"?)"""
-    id, level, minutes, name = '02.5', 2, 10, 'exchange_heads'
+    id, level, minutes, name = '02.5', 2, 15, 'exchange_heads'
     hints = ("The output is a sum over heads: each head times its block of $W^O$. So the blocks move with the heads.",
              "`nn.Linear` stores its matrix as (out, in): the blocks are rows of `W_in`, but columns of `W_out`.",
              "`W_in.unflatten(0, (h, -1))[order].flatten(0, 1)`, with `h = len(order)`; for `W_out` the same with axis "
@@ -265,6 +325,10 @@ class ExchangeHeads(Write):
             "the heads' blocks are *columns* of `W_out`, and these are its rows"
             return tuple(W.unflatten(0, (len(order), -1))[order].flatten(0, 1) for W in (W_in, W_out))
 
+        def columns_of_in(W_in, W_out, order):
+            "the heads' blocks are *rows* of `W_in`, and these are its columns"
+            return tuple(W.unflatten(1, (len(order), -1))[:, order].flatten(1) for W in (W_in, W_out))
+
         def single_rows(W_in, W_out, order):
             "these are h single rows and columns; a head is a block of d of them"
             return W_in[order], W_out[:, order]
@@ -285,6 +349,19 @@ class ExchangeHeads(Write):
             h, back = len(order), order.argsort()
             return W_in.unflatten(0, (h, -1))[back].flatten(0, 1), W_out.unflatten(1, (h, -1))[:, back].flatten(1)
 
+        def in_inverse(W_in, W_out, order):
+            "`W_in` has the inverse order, so heads and blocks do not fit: head `order[i]` comes to place `i`"
+            h, back = len(order), order.argsort()
+            return W_in.unflatten(0, (h, -1))[back].flatten(0, 1), W_out.unflatten(1, (h, -1))[:, order].flatten(1)
+
+        def overwritten(W_in, W_out, order):
+            "a block was written over before it was copied: write into a new tensor"
+            d = len(W_in)//len(order)
+            for i, j in enumerate(order):
+                W_in[i*d:(i + 1)*d] = W_in[j*d:(j + 1)*d]
+                W_out[:, i*d:(i + 1)*d] = W_out[:, j*d:(j + 1)*d]
+            return W_in, W_out
+
 # %% ../../nbs/tasks/02_multihead.ipynb #633cdd08
 class MultiQuery(MultiHeadAttention):
     def __init__(self, d_model, h):
@@ -301,7 +378,7 @@ class OneHeadOfKeys(Write):
     Write multi-query attention as a subclass, `MultiQuery(d_model, h)`: $h$ query heads, but one head of keys and
     values, of width $d_{model}/h$. The four layers keep their names. (How many parameters remain for
     $d_{model} = 512$, $h = 8$?)"""
-    id, level, minutes, name = '02.6', 3, 15, 'MultiQuery'
+    id, level, minutes, name = '02.6', 3, 20, 'MultiQuery'
     hints = ("Replace `W_k` and `W_v` by narrower layers, and write a `project` of your own.",
              "`project` returns heads of shape $(b, 1, m, d)$ for keys and values, expanded to $h$.")
     right = MultiQuery
@@ -313,7 +390,7 @@ class OneHeadOfKeys(Write):
 
     def run(answer, d_model, h, x, memory):
         layer = _built(answer, d_model, h)
-        return sum(p.numel() for p in layer.parameters()), _output(layer, x, memory, memory)
+        return f'{sum(p.numel() for p in layer.parameters())} parameters', _output(layer, x, memory, memory)
 
     class wrong:
         class kept_heads(MultiHeadAttention):
@@ -343,6 +420,18 @@ class OneHeadOfKeys(Write):
             def __init__(self, d_model, h):
                 super().__init__(d_model, h)
                 self.W_v = self.W_k
+
+        class one_wide_head(MultiHeadAttention):
+            "there is one head of queries, too: only keys and values are shared"
+            def __init__(self, d_model, h): super().__init__(d_model, 1)
+
+        class still_cut(MultiQuery):
+            "the layers are narrow, but `project` still cuts keys and values into h heads: only the queries are cut"
+            def project(self, q, k, v): return MultiHeadAttention.project(self, q, k, v)
+
+        class no_axis(MultiQuery):
+            "keys and values have no axis for the head, shape (b, m, d): put one of length 1 in, (b, 1, m, d)"
+            def project(self, q, k, v): return self.split(self.W_q(q)), self.W_k(k), self.W_v(v)
 
 # %% ../../nbs/tasks/02_multihead.ipynb #cce5d33e
 class SilenceOfFour(Value):

@@ -29,7 +29,7 @@ class PreNorm(Write):
 
     Write `pre_norm(x, f, norm)`, where `f` is the sub-layer: what goes *into* it is normalised, and the path of `x` is
     left alone."""
-    id, level, minutes, name, first = '06a.1', 1, 5, 'pre_norm', True
+    id, level, minutes, name, first = '06a.1', 1, 3, 'pre_norm', True
     hints = ("What does `f` get? And what is its output added to?",
              "With a sub-layer whose output is zero, `x` must come back unchanged.")
     start = '''
@@ -110,6 +110,10 @@ def left(
             "that is the square of it: the size of the sum is the root of the sum of the squares"
             return 1/(1 + s**2)
 
+        def precedence(s):
+            "in Python `a**1/2` is (a**1)/2; write `a**.5` or `a**(1/2)`"
+            return 1/(1 + s**2)/2
+
         def multiplied(s):
             "the gradient would grow on its way down; LayerNorm *divides* by the size of the sum"
             return (1 + s**2)**.5
@@ -152,6 +156,10 @@ class RMSNorm(Write):
             "this divides by the standard deviation, in which the mean is subtracted; take the mean of the squares"
             return x/(x.var(-1, correction=0, keepdim=True) + eps).sqrt()
 
+        def deviation_of_torch(x, eps=1e-5):
+            "this divides by the standard deviation, in which the mean is subtracted; take the mean of the squares"
+            return x/(x.std(-1, keepdim=True) + eps)
+
         def norm(x, eps=1e-5):
             "this divides by the length of the vector: the sum of the squares, and not their mean"
             return x/(x.pow(2).sum(-1, keepdim=True) + eps).sqrt()
@@ -159,6 +167,10 @@ class RMSNorm(Write):
         def norm_without_eps(x, eps=1e-5):
             "this divides by the length of the vector, where the squares are added: take their mean; and ε is missing"
             return x/x.norm(dim=-1, keepdim=True)
+
+        def norm_and_eps(x, eps=1e-5):
+            "this divides by the length of the vector: the sum of the squares, and not their mean"
+            return x/(x.norm(dim=-1, keepdim=True) + eps)
 
         def fixed_eps(x, eps=1e-5):
             "`eps` is not used: it is not always 1e-5"
@@ -183,6 +195,18 @@ class RMSNorm(Write):
         def wrong_axis(x, eps=1e-5):
             "the mean runs over the positions; the features are the last axis"
             return x/(x.pow(2).mean(-2, keepdim=True) + eps).sqrt()
+
+        def first_axis(x, eps=1e-5):
+            "the first axis is taken; the features are the last axis: write -1"
+            return x/(x.pow(2).mean(0, keepdim=True) + eps).sqrt()
+
+        def axis_one(x, eps=1e-5):
+            "axis 1 is the last one only in a table of two axes; `x` may have three: write -1"
+            return x/(x.pow(2).mean(1, keepdim=True) + eps).sqrt()
+
+        def no_keepdim(x, eps=1e-5):
+            "an axis is lost: write `keepdim=True`, so that the one number of each vector broadcasts"
+            return x/(x.pow(2).mean(-1) + eps).sqrt()
 
         def everything(x, eps=1e-5):
             "one mean for all numbers; each position has its own: the last axis, with `keepdim=True`"
@@ -239,6 +263,10 @@ class DeepNorm(Write):
             "α is the fourth root of 3N: a decoder layer has three sub-layers"
             return norm(N**.25*x + f(x))
 
+        def two_for_three(x, f, norm, N):
+            "α is the fourth root of 3N: a decoder layer has three sub-layers"
+            return norm((2*N)**.25*x + f(x))
+
         def square_root(x, f, norm, N):
             "α is the *fourth* root of 3N"
             return norm((3*N)**.5*x + f(x))
@@ -256,12 +284,17 @@ class DeepNorm(Write):
             return norm(3*N*x + f(x))
 
         def factor_of_the_branch(x, f, norm, N):
-            "the factor stands before the sub-layer, which becomes louder; it is `x` that is multiplied"
+            """the sub-layer becomes louder, not `x`: the factor stands before it, or is 1/α before `x`; it is α that
+            multiplies `x`"""
             return norm(x + (3*N)**.25*f(x))
 
         def factor_inside(x, f, norm, N):
             "the sub-layer gets `x` multiplied, too; it gets `x` as it is"
             return norm((3*N)**.25*x + f((3*N)**.25*x))
+
+        def no_norm(x, f, norm, N):
+            "the norm is missing"
+            return (3*N)**.25*x + f(x)
 
         def pre_norm(x, f, norm, N):
             "this is pre-norm with a factor; DeepNorm normalises the sum"
@@ -282,6 +315,11 @@ class HowDeep(Value):
              10: ('sizes-add', "1/(1 + s) is left if the sizes add; for independent terms the squares do"),
              271: ('added', "the factors are multiplied, not added: 1.033 to the power of n is 10"),
              270: ('added', "the factors are multiplied, not added: 1.033 to the power of n is 10"),
-             71: ('one-too-many', "the number is 70.4; 71 layers from the first to the last are 70 steps down"),
+             71: ('rounded', "the number is 70.4, and 70 is nearer; round only at the end (a layer's factor is "
+                             "1.03325)"),
+             76: ('rounded', "the 97 % of the lesson is rounded; take 1/√(1 + s²) itself, 0.9678"),
+             log(10)/log(1.033): ('rounded', "the number is 70.4, and 70 is nearer; round only at the end (a layer's "
+                                             "factor is 1.03325)"),
+             log(10)/log(sqrt(1 + .26**2)): ('not-whole', "yes, but the nearest whole number is asked"),
              12: ('xavier', "those are the layers of the lesson's models; they are far from a factor of ten"),
              31: ('e-for-ten', "after so many layers it is a factor of e; ten is asked")}

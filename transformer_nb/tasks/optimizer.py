@@ -240,23 +240,14 @@ class Equation3(Write):
             return lrate(step, d_model, 4000, factor)
 
 # %% ../../nbs/tasks/11_optimizer.ipynb #e3874c87
-class _Rounded(Value):
-    "A number, of which `digits` after the point count."
-    digits = 3
-
-    @classmethod
-    def examine(cls, mine, seed, seconds):
-        mine = mine.item() if isinstance(mine, torch.Tensor) and mine.numel() == 1 else mine
-        return super().examine(round(mine, cls.digits) if isinstance(mine, float) else mine, seed, seconds)
-
-class Peak(_Rounded):
+class Peak(Value):
     r"""A peak of your own
 
     You want a peak rate of exactly 0.001 with $d_{model} = 256$ and a warm-up of 1,000 steps. Which `factor` do you
     need? (Three digits after the point.)"""
     id, level, minutes, kind = '11.3', 1, 4, 'predict'
     hints = (r"The peak is $factor \cdot (d_{model} \cdot warmup)^{-0.5}$.",)
-    right = .506
+    right, digits = .506, 3
     solution = """0.506: `factor = .001 * (256*1000)**.5`. The highest rate of all steps proves it:
     `max(lrate(s, 256, 1000, factor) for s in range(1, 3000))` is 0.001."""
     wrong = {0.: ('multiplied', "that is 0.001 times the peak for the factor 1; it is to be divided by it"),
@@ -351,7 +342,7 @@ class Clipping(Value):
              'b': ('shorter-still', "a shorter gradient makes no shorter first step: Adam divides by its size"),
              'd': ('direction', "all of the gradient is multiplied by one number, so its direction stays")}
 
-class ThereAndBack(_Rounded):
+class ThereAndBack(Value):
     r"""There and back
 
     A weight stands at 0. Its gradient is 1 in the first step and −1 in the second. Where does Adam leave it after these
@@ -360,7 +351,7 @@ class ThereAndBack(_Rounded):
     id, level, minutes, kind = '11.6', 2, 6, 'predict'
     hints = ("The first step has full size. For the second, what is $m$, and what is $v$ after its correction?",
              r"$m = 0.9 \cdot 0.1 - 0.1 = -0.01$, and its correction divides it by $1 - 0.9^2 = 0.19$; $v$ becomes 1.")
-    right = -.095
+    right, digits = -.095, 3
     solution = r"""−0.095: the first step leads to −0.1. Then $m = 0.9 \cdot 0.1 + 0.1 \cdot (-1) = -0.01$, corrected
     $-0.01/0.19 = -0.053$, and the corrected $v$ is 1 at both steps. So the second step goes back by 0.0053 only: $m$
     still remembers the first gradient, nearly as well as it knows the second one. Two gradients that contradict each

@@ -19,9 +19,9 @@ def _rounded(value, name, text): # The same answer with more or fewer digits
 class FourLines(Value):
     r"""Four lines on paper
 
-    How large is the weight of *dog* in the row of *the*? Go through the four lines with these two words and *rested*.
-    The number `ask` is twice $\ln 8$, the score is divided by 2, and $e^{\ln 8} = 8$. Then put your number in the place
-    of the three dots, and run the cell."""
+    How large is the weight of *dog* in the row of *the*? Go through the first three lines: the query is that of *the*,
+    the keys are those of all three words. The number `ask` is twice $\ln 8$, the score is divided by 2, and
+    $e^{\ln 8} = 8$. Then put your number in the place of the three dots, and run the cell."""
     id, level, minutes, kind, first = '00.1', 1, 3, 'predict', True
     hints = ("Write down the three scores of *the*: with itself, with *dog*, and with *rested*. Two of them are 0.",
              r"The scores are 0, $\ln 8$ and 0. Their powers are 1, 8 and 1: $e^0$ is not 0.",

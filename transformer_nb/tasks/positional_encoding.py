@@ -13,7 +13,7 @@ import random
 import torch
 
 from ..exercises import Value, Write
-from ..positional_encoding import PositionalEncoding
+from ..positional_encoding import PositionalEncoding, sinusoids
 
 # %% ../../nbs/tasks/05_positional_encoding.ipynb #0df667cd
 def _angles(n, d_model, exponent=None, first=0): # One exponent for each pair; None: that of the paper
@@ -48,7 +48,7 @@ def sinusoids(
     ...  # your code
 '''
     def inputs(g):
-        yield 2, 4
+        yield 3, 4
         yield 5, 6
         yield 9, 16
 
@@ -72,6 +72,21 @@ def sinusoids(
             "the exponent is i/d_model; the formula has 2i/d_model, and `torch.arange(0, d_model, 2)` gives these 2i"
             return _waves(_angles(n, d_model, _pairs(d_model)/d_model))
 
+        def half_the_exponent_in_halves(n, d_model):
+            """two things: the exponent is i/d_model (the formula has 2i/d_model), and sines and cosines stand in two
+            halves (they take turns)"""
+            angle = _angles(n, d_model, _pairs(d_model)/d_model)
+            return torch.cat([angle.sin(), angle.cos()], -1)
+
+        def precedence(n, d_model):
+            "in Python `10000**a/b` is (10000**a)/b: put the exponent in brackets"
+            return _waves(_angles(n, d_model, 2*_pairs(d_model))/d_model)
+
+        def no_column(n, d_model):
+            """positions and pairs both stand in a row; make the positions a column, `torch.arange(n)[:, None]`: a
+            column and a row make a table"""
+            return _waves(torch.arange(n)/10000.**(2*_pairs(d_model)/d_model))
+
         def twice_the_exponent(n, d_model):
             "the exponent is 4i/d_model: `torch.arange(0, d_model, 2)` gives 2i already, do not double it again"
             return _waves(_angles(n, d_model, 4*_pairs(d_model)/d_model))
@@ -91,9 +106,19 @@ def sinusoids(
             exactly; the printed formula divides by d_model"""
             return _waves(_angles(n, d_model, 2*_pairs(d_model)/(d_model - 2)))
 
+        def authors_code(n, d_model):
+            """this is the table of the authors' code, with sines and cosines in two halves and d_model − 2 in the
+            exponent; the printed formula takes turns and divides by d_model"""
+            angle = _angles(n, d_model, 2*_pairs(d_model)/(d_model - 2))
+            return torch.cat([angle.sin(), angle.cos()], -1)
+
         def multiplied(n, d_model):
             "the position is multiplied by 10000^(2i/d_model); divide, so that later pairs turn more slowly"
             return _waves(_angles(n, d_model, -2*_pairs(d_model)/d_model))
+
+        def multiplied_in_float32(n, d_model):
+            "the position is multiplied by 10000^(2i/d_model); divide, so that later pairs turn more slowly"
+            return _waves(torch.arange(n)[:, None]*10000**(torch.arange(0, d_model, 2)/d_model))
 
         def no_base(n, d_model):
             "the rate is e^(−2i/d_model): the base 10000 is missing, so multiply the exponent by its logarithm"
@@ -163,6 +188,22 @@ class PositionalEncoding(nn.Module):
             "the slice ends at n; it must end at start + n"
             return _Layer(size, lambda x, table, start: x + table[start:x.shape[1]])
 
+        def no_end(*size):
+            "the slice has no end: all rows from `start` on are taken; it ends at start + n"
+            return _Layer(size, lambda x, table, start: x + table[start:])
+
+        def one_row_too_many(*size):
+            "the slice is one row too long: its end is not included, so it ends at start + n"
+            return _Layer(size, lambda x, table, start: x + table[start:start + x.shape[1] + 1])
+
+        def one_row_too_few(*size):
+            "the slice is one row too short: its end is not included, so it ends at start + n"
+            return _Layer(size, lambda x, table, start: x + table[start:start + x.shape[1] - 1])
+
+        def always_waves(*size):
+            "the waves are computed anew, so a learned table would never be used: take the rows of `self.table`"
+            return _Layer(size, lambda x, table, start: x + sinusoids(start + x.shape[1], x.shape[2])[start:])
+
         def one_late(*size):
             "each token gets the row behind its own: the first token stands at position `start` itself"
             return _Layer(size, lambda x, table, start: x + table.roll(-1, 0)[start:start + x.shape[1]])
@@ -209,6 +250,7 @@ class WhichColumn(Value):
              100: ('one-column-each', "a pair fills two columns, so pair 100 does not begin at column 100"),
              101: ('one-column-each', "a pair fills two columns, so pair 100 does not begin at column 100"),
              199: ('from-one', "pairs are counted from 0: pair 0 fills columns 0 and 1"),
+             202: ('from-one', "pairs are counted from 0: pair 0 fills columns 0 and 1"),
              356: ('halves', "so it would be if all sines stood first, 256 of them; the paper's formula takes turns")}
 
 class MaskTellsTime(Value):
@@ -242,7 +284,7 @@ class WayBack(Write):
 
     `M` is the matrix $M_k$ that takes $PE_{pos}$ to $PE_{pos+k}$, for a $k$ that you do not know. Write `way_back(M)`:
     the matrix that takes $PE_{pos+k}$ to $PE_{pos}$. It can be done without solving any equation."""
-    id, level, minutes, name = '05.5', 2, 5, 'way_back'
+    id, level, minutes, name = '05.5', 1, 3, 'way_back'
     hints = ("What is `turn(-k, omega)`, if cosine is even and sine is odd?",
              "Only the signs of the sines change, and they stand on the two sides of the diagonal.")
     solution = """Walking k steps back undoes walking k steps forward; that must hold for any sensible shift, so the
@@ -271,6 +313,10 @@ class WayBack(Write):
             "rows or columns are exchanged from first to last; rows must become columns"
             return M.flip(0)
 
+        def left_right(M):
+            "rows or columns are exchanged from first to last; rows must become columns"
+            return M.flip(1)
+
         def half_turned(M):
             "this turns back and half a circle on: in the transpose the cosines keep their sign"
             return -M.T
@@ -287,7 +333,7 @@ class ShiftedStart(Write):
     `start` of `PositionalEncoding`, so that all positions are met although no sequence is long. Write
     `draw_start(n, max_len)`: a random whole number, where a sequence of `n` tokens begins in a table of `max_len` rows.
     Every start that leaves room for all tokens may come, and no other."""
-    id, level, minutes, name = '05.6', 2, 10, 'draw_start'
+    id, level, minutes, name = '05.6', 2, 5, 'draw_start'
     hints = ("The last token stands at start + n − 1, and the last row of the table is max_len − 1.",
              "There are max_len − n + 1 different starts; 0 is one of them. `torch.randint(k, (1,)).item()` draws "
              "from 0 … k − 1.")
@@ -315,6 +361,10 @@ class ShiftedStart(Write):
             "any row may be the start, so the end of the sequence falls off the table"
             return random.randrange(max_len)
 
+        def behind_the_table(n, max_len):
+            "any row may be the start, and even the one behind the last, so the end of the sequence falls off the table"
+            return random.randint(0, max_len)
+
         def one_too_far(n, max_len):
             "one start is too far: the last token would stand at row max_len, and the last row is max_len − 1"
             return random.randrange(max_len - n + 2)
@@ -322,6 +372,10 @@ class ShiftedStart(Write):
         def from_one(n, max_len):
             "the start 0 never comes"
             return random.randint(1, max_len - n)
+
+        def counted_from_one(n, max_len):
+            "the starts are counted from 1: 0 never comes, and the last one is too far by a row"
+            return random.randint(1, max_len - n + 1)
 
         def fixed(n, max_len):
             "it is always 0: nothing is shifted"
@@ -336,7 +390,7 @@ class Base(Value):
     is better, too). Which of the four is best?"""
     id, level, minutes, kind = '05.7', 2, 10, 'predict'
     hints = ("Use `waves` and the cosine curve from the section on the base.",
-             "`curve = waves(51, 64, base) @ waves(1, 64, base)[0] / 32`; look at `curve[1]` and `curve[6:].max()`.")
+             "`curve = waves(50, 64, base) @ waves(1, 64, base)[0] / 32`; look at `curve[1]` and `curve[6:].max()`.")
     right = 10
     solution = """Base 10. For so few positions it is better than 10000 by both measures: neighbours have the similarity
     0.89 instead of 0.97, and of the positions more than 5 away none has more than 0.10, instead of 0.74. The paper's

@@ -227,7 +227,7 @@ class Floor(Value):
     hints = (r"The minimum is the entropy of the smoothed target: one entry of $1-\epsilon+\epsilon/V$, and $V-1$ "
              r"entries of $\epsilon/V$.",
              "`-(a*math.log(a) + (V - 1)*b*math.log(b))` with `a = .9 + b` and `b = .1/V`.")
-    right = 1.38
+    right, digits = 1.38, 2
     solution = r"""1.38: with $a = 1 - \epsilon + \epsilon/V$ and $b = \epsilon/V$ it is
     $-(a \ln a + (V - 1)\, b \ln b)$, the entropy of the target. A log that shows 1.2 does not show this loss: perhaps
     it shows the negative log-likelihood, or padding is counted in."""
@@ -239,11 +239,6 @@ class Floor(Value):
              1.99: ('bits', "that is in bits: use the natural logarithm"),
              10.52: ('guessing', "that is ln V, the loss of guessing"),
              12.72: ('distance', "that is the best distance of the logits, not the loss")}
-
-    @classmethod
-    def examine(cls, mine, seed, seconds): # Two digits count
-        mine = mine.item() if isinstance(mine, torch.Tensor) and mine.numel() == 1 else mine
-        return super().examine(round(mine, 2) if isinstance(mine, float) else mine, seed, seconds)
 
 class OverTheOthers(Write):
     r"""The other variant

@@ -682,7 +682,7 @@ class Epochs(Value):
     id, level, minutes, kind = '14.7', 1, 5, 'predict'
     hints = ("An epoch is every micro-batch once. How many are there, and how many does a step take?",
              "`len(trainer.batches.epoch(0))` is the number of micro-batches in an epoch.")
-    right = 4
+    right, digits = 4, 2
     solution = """4: the pairs make 36 micro-batches, so the 24 steps of `trainer` were two thirds of an epoch,
     `24/len(trainer.batches.epoch(0))`; with six micro-batches a step they are six times as much. In the same way the
     paper's 25,000 tokens become six micro-batches of 4,096. A step then takes six times as long, and its gradient is
@@ -694,11 +694,6 @@ class Epochs(Value):
              24: ('steps', "a step is no epoch: it takes six of the 36 micro-batches"),
              36: ('in-an-epoch', "that is how many micro-batches an epoch has; how many does the run take?"),
              6: ('in-a-step', "that is how many micro-batches a step has; how many do 24 steps have, and an epoch?")}
-
-    @classmethod
-    def examine(cls, mine, seed, seconds): # Two digits count
-        mine = _number(mine)
-        return super().examine(round(mine, 2) if isinstance(mine, float) else mine, seed, seconds)
 
 class FiniteLoss(Value):
     """Finite, and yet lost

@@ -78,6 +78,26 @@ def layer_norm(
             "mean and variance run over the positions, so each position sees the others; the features are the last axis"
             return _normed(x, g, b, eps, axis=-2)
 
+        def first_axis(x, g=1., b=0., eps=1e-5):
+            "the first axis is taken; the features are the last axis: write -1"
+            return _normed(x, g, b, eps, axis=0)
+
+        def axis_one(x, g=1., b=0., eps=1e-5):
+            "axis 1 is the last one only in a table of two axes; `x` may have three: write -1"
+            return _normed(x, g, b, eps, axis=1)
+
+        def first_axis_unbiased(x, g=1., b=0., eps=1e-5):
+            "the first axis is taken; the features are the last axis: write -1"
+            return _normed(x, g, b, eps, axis=0, correction=1)
+
+        def axis_one_unbiased(x, g=1., b=0., eps=1e-5):
+            "axis 1 is the last one only in a table of two axes; `x` may have three: write -1"
+            return _normed(x, g, b, eps, axis=1, correction=1)
+
+        def no_keepdim(x, g=1., b=0., eps=1e-5):
+            "an axis is lost: write `keepdim=True`, so that the one number of each vector broadcasts"
+            return x - x.mean(-1)
+
         def everything(x, g=1., b=0., eps=1e-5):
             "mean and variance are taken over all numbers at once; each position has its own: the last axis alone"
             return _normed(x, g, b, eps, axis=tuple(range(x.dim())))
@@ -89,6 +109,29 @@ def layer_norm(
         def bare(x, g=1., b=0., eps=1e-5):
             "gain, bias and ε are not used, and `std` divides by d_model − 1 (write `correction=0`)"
             return (x - x.mean(-1, keepdim=True))/x.std(-1, keepdim=True)
+
+        def bare_with_eps(x, g=1., b=0., eps=1e-5):
+            """gain and bias are not used, `std` divides by d_model − 1 (write `correction=0`), and ε belongs to σ²,
+            under the root"""
+            return (x - x.mean(-1, keepdim=True))/(x.std(-1, keepdim=True) + eps)
+
+        def everything_with_eps(x, g=1., b=0., eps=1e-5):
+            "mean and standard deviation of all numbers at once; each position has its own: write `dim=-1`"
+            return _normed(x, g, b, eps, axis=tuple(range(x.dim())), correction=1)
+
+        def no_root_unbiased(x, g=1., b=0., eps=1e-5):
+            "this divides by the variance; take its root, the standard deviation"
+            return g*(x - x.mean(-1, keepdim=True))/(x.var(-1, keepdim=True) + eps) + b
+
+        def summed_squares(x, g=1., b=0., eps=1e-5):
+            "the squared differences are added up; the variance is their mean"
+            away = x - x.mean(-1, keepdim=True)
+            return g*away/(away.pow(2).sum(-1, keepdim=True) + eps).sqrt() + b
+
+        def bare_unbiased(x, g=1., b=0., eps=1e-5):
+            """two things: gain and bias are not used, and the variance is divided by d_model − 1 (write
+            `correction=0`)"""
+            return _normed(x, 1., 0., eps, correction=1)
 
         def rms_norm(x, g=1., b=0., eps=1e-5):
             "nothing is subtracted: this is RMSNorm, the next lesson's; LayerNorm takes the mean away first"
@@ -161,6 +204,30 @@ class Residual(nn.Module):
         def pre_norm(cfg):
             "this is pre-norm: the norm is applied to what goes in; the paper normalises the sum"
             return _Wrapper(cfg, lambda x, f, norm, drop: x + drop(f(norm(x))))
+
+        def pre_norm_without_dropout(cfg):
+            "two things: this is pre-norm (the paper normalises the sum), and dropout is missing"
+            return _Wrapper(cfg, lambda x, f, norm, drop: x + f(norm(x)))
+
+        def sum_alone(cfg):
+            "norm and dropout are missing"
+            return _Wrapper(cfg, lambda x, f, norm, drop: x + f(x))
+
+        def no_residual_no_dropout(cfg):
+            "two things: `x` itself is lost (add it to the sub-layer's output), and dropout is missing"
+            return _Wrapper(cfg, lambda x, f, norm, drop: norm(f(x)))
+
+        def dropout_of_the_norm(cfg):
+            "only the sub-layer's output is normalised; the paper normalises the sum"
+            return _Wrapper(cfg, lambda x, f, norm, drop: x + drop(norm(f(x))))
+
+        def dropout_of_x(cfg):
+            "dropout acts on `x`; it belongs on the sub-layer's output, before the sum"
+            return _Wrapper(cfg, lambda x, f, norm, drop: norm(drop(x) + f(x)))
+
+        def not_called(cfg):
+            "`sublayer` is a function: call it, `sublayer(x)`"
+            return _Wrapper(cfg, lambda x, f, norm, drop: norm(x + drop(f)))
 
         def no_residual(cfg):
             "`x` itself is lost: add it to the sub-layer's output"
@@ -242,6 +309,14 @@ def _sums(self, y, memory, self_mask, memory_mask):
     y = y + self.self_attention(y, y, y, self_mask)[0]
     y = y + self.cross_attention(y, memory, memory, memory_mask)[0]
     return y + self.feed_forward(y)
+
+def _by_hand(self, y, memory, self_mask, memory_mask):
+    first, second, third = (wrap.norm for wrap in self.residuals)
+    y = first(y + self.self_attention(y, y, y, self_mask)[0])
+    y = second(y + self.cross_attention(y, memory, memory, memory_mask)[0])
+    return third(y + self.feed_forward(y))
+
+def _once_more(rule): return lambda self, y, *rest: y + rule(self, y, *rest)
 
 def _one_wrapper(self, y, memory, self_mask, memory_mask):
     wrap = self.residuals[0]
@@ -371,6 +446,46 @@ class DecoderLayer(nn.Module):
             not the variable outside"""
             return _Decoder(cfg, _outer, _think)
 
+        def outer_keys(cfg):
+            """right for post-norm only: inside a `lambda y: …` use its own argument, which pre-norm has normalised, and
+            not the variable outside"""
+            return _Decoder(cfg, lambda self, y, memory, mask, memory_mask: self.residuals[0](
+                y, lambda x: self.self_attention(x, y, y, mask)[0]), _ask, _think)
+
+        def outer_in_self_attention(cfg):
+            """right for post-norm only: inside a `lambda y: …` use its own argument, which pre-norm has normalised, and
+            not the variable outside"""
+            return _Decoder(cfg, lambda self, y, memory, mask, memory_mask: self.residuals[0](
+                y, lambda x: self.self_attention(y, y, y, mask)[0]), _ask, _think)
+
+        def outer_queries(cfg):
+            """right for post-norm only: inside a `lambda y: …` use its own argument, which pre-norm has normalised, and
+            not the variable outside"""
+            return _Decoder(cfg, _look, lambda self, y, memory, mask, memory_mask: self.residuals[1](
+                y, lambda x: self.cross_attention(y, memory, memory, memory_mask)[0]), _think)
+
+        def by_hand(cfg):
+            """right for post-norm only: leave sum and norm to the wrapper, which knows both orders:
+            `self.residuals[…](y, lambda y: …)`"""
+            return _Decoder(cfg, _by_hand)
+
+        def added_twice(cfg):
+            "`y` is added once more: the wrapper has added it already"
+            return _Decoder(cfg, *map(_once_more, (_look, _ask, _think)))
+
+        def finished_output(cfg):
+            "the wrapper wants a function and calls it itself: give `lambda y: …`, not the finished output"
+            return _Decoder(cfg, lambda self, y, *rest: self.residuals[0](y, y))
+
+        def pair(cfg):
+            "an attention gives back a pair, the output and the weights: take `[0]`"
+            return _Decoder(cfg, lambda self, y, memory, mask, memory_mask: self.residuals[0](
+                y, lambda y: self.self_attention(y, y, y, mask)))
+
+        def finished_pair(cfg):
+            "the wrapper wants a function and calls it itself: give `lambda y: …`, not the finished output"
+            return _Decoder(cfg, lambda self, y, *rest: self.residuals[0](y, (y, y)))
+
 # %% ../../nbs/tasks/06_transformer.ipynb #871691dc
 class ShiftRight(Write):
     """Shift the target
@@ -382,7 +497,11 @@ class ShiftRight(Write):
              "`F.pad(ids, (1, 0), value=bos_id)` adds a column on the left.")
     def inputs(g):
         yield torch.tensor([[5, 2]]), 1
-        yield torch.tensor([[5, 6, 7, 8, 4], [9, 5, 2, 0, 0], [6, 2, 0, 0, 0]]), 3
+        yield torch.tensor([[5, 6, 7, 8], [9, 5, 2, 0], [6, 2, 0, 0]]), 3
+
+    def run(answer, ids, bos_id):
+        shifted = answer(ids, bos_id)
+        return shifted, str(getattr(shifted, 'dtype', ''))  # ids are whole numbers
 
     def right(ids, bos_id): return F.pad(ids, (1, 0), value=bos_id)[:, :-1]
 
@@ -395,6 +514,18 @@ class ShiftRight(Write):
             "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"
             return F.pad(ids, (0, 1), value=bos_id)[:, 1:]
 
+        def left_with_padding(ids, bos_id):
+            "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"
+            return F.pad(ids, (0, 1))[:, 1:]
+
+        def first_word_cut_off(ids, bos_id):
+            "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"
+            return ids[:, 1:]
+
+        def nothing_in_front(ids, bos_id):
+            "the last column is off, but nothing stands in front: every row begins with `bos_id`"
+            return ids[:, :-1]
+
         def too_long(ids, bos_id):
             "the last column is still there, so there is one position more than words to predict"
             return F.pad(ids, (1, 0), value=bos_id)
@@ -402,6 +533,11 @@ class ShiftRight(Write):
         def rolled(ids, bos_id):
             "the last column came in again at the front; `bos_id` belongs there"
             return ids.roll(1, 1)
+
+        def rolled_as_one_row(ids, bos_id):
+            """all rows are taken for one, so words move from row to row; each row is shifted by itself, and begins with
+            `bos_id`"""
+            return ids.roll(1)
 
         def overwritten(ids, bos_id):
             "the first word is overwritten, the others still stand at their own positions: nothing is shifted"
@@ -411,6 +547,15 @@ class ShiftRight(Write):
         def padding_in_front(ids, bos_id):
             "a 0 stands in front, the padding; a target begins with `bos_id`"
             return F.pad(ids, (1, 0))[:, :-1]
+
+        def smeared(ids, bos_id):
+            """the words are copied within one tensor, each onto the next, so they repeat: read from `ids`, write into a
+            copy"""
+            return torch.cat([torch.full_like(ids[:, :1], bos_id), ids[:, :1].expand_as(ids[:, 1:])], 1)
+
+        def fixed_start(ids, bos_id):
+            "a 1 stands in front, as in the lesson; `bos_id` is not always 1"
+            return F.pad(ids, (1, 0), value=1)[:, :-1]
 
 # %% ../../nbs/tasks/06_transformer.ipynb #f50b01e0
 class TooStrict(Value):
@@ -428,7 +573,7 @@ class TooStrict(Value):
     token, so training works. With a softmax over −∞ alone, other implementations get NaN here."""
     wrong = {'a': ('equal', "so it would be with a finite mask value such as −10⁹; here the mask is −∞"),
              'c': ('nan', "a softmax over −∞ alone is NaN, but `masked_softmax` of lesson 01 puts zeros there"),
-             'd': ('nothing', "the residual path carries the word, but its attention output does change")}
+             'd': ('no-change', "the residual path carries the word, but its attention output does change")}
 
 class NormOverPositions(Value):
     """A norm that leaks
@@ -456,7 +601,7 @@ class Parameters(Write):
 
     Write the number of parameters of a model with sinusoids and post-norm as one formula of V, N, d_model, d_ff, h, d_k
     and d_v: `formula(c)`, where `c` is a `TransformerConfig`. (Check it for every preset but E.)"""
-    id, level, minutes, name = '06.7', 3, 15, 'formula'
+    id, level, minutes, name = '06.7', 3, 20, 'formula'
     hints = ("An attention has $d_{model} \\cdot h \\cdot (2d_k + 2d_v)$ weights.",
              "A layer pair has three attentions, two feed-forward networks and five LayerNorms.",
              "A LayerNorm has a gain and a bias for each feature, a feed-forward network two bias vectors.")
@@ -483,9 +628,31 @@ class Parameters(Write):
             "two attentions for each pair of layers are too few: a decoder layer has two of its own"
             return Parameters.right(c) - c.N*_attention(c)
 
+        def no_cross_attention(c):
+            "two attentions for each pair of layers are too few: a decoder layer has two of its own"
+            return Parameters.right(c) - c.N*(_attention(c) + 2*c.d_model)
+
         def square(c):
             "4·d_model² is an attention only if h·d_k = h·d_v = d_model; use d_k and d_v"
             return Parameters.right(c) + 3*c.N*(4*c.d_model**2 - _attention(c))
+
+        def square_and_matrices_alone(c):
+            """two things: 4·d_model² is an attention only if h·d_k = h·d_v = d_model, and the vectors (biases,
+            LayerNorms) are missing"""
+            return c.vocab_size*c.d_model + c.N*(12*c.d_model**2 + 4*c.d_model*c.d_ff)
+
+        def no_output_projection(c):
+            "W^O is missing: it takes the h·d_v numbers of all heads back to d_model"
+            return Parameters.right(c) - 3*c.N*c.d_model*c.h*c.d_v
+
+        def one_feed_forward(c):
+            """one feed-forward network for each pair of layers is too few: the encoder's layer has one, and the
+            decoder's, too"""
+            return Parameters.right(c) - c.N*_feed_forward(c)
+
+        def table_of_positions(c):
+            "sinusoids are no parameters: the table of positions does not count"
+            return Parameters.right(c) + c.max_len*c.d_model
 
         def one_head(c):
             "each of the h heads has projections of its own: the factor h is missing"

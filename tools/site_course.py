@@ -1,0 +1,152 @@
+"""What makes a course of the site: places for ticks at the exercises and in the sidebar, which `site_libs/progress.js`
+fills; links between a lesson and its section in other languages; and the blank course to download."""
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from importlib import import_module
+from pathlib import Path
+
+from smalldocs.markdown import split_front_matter
+
+from site_rewrites import LANGS, SiteError, text_of
+
+EXERCISE = re.compile(r"^\*\*(\w+\.\d+)(?= )", re.M)  # the title of an exercise, at the start of a line
+HEADING = re.compile(r"^## Exercises$", re.M)
+TABSET = re.compile(r"^(:::+) \{\.panel-tabset\}\s+## English$.*?^\1$", re.M | re.S)  # the summary in four languages
+SECTION = re.compile(r"^## \[(\w+) [^\]]*\]\(\.\./(\1_\w+\.ipynb)\)$", re.M)  # of a lesson, on the page of a language
+
+
+def exercises_of(cfg):
+    "The exercises of each lesson, `{'01': ['01.1', '01.2']}`; a project may have none."
+    lessons = {}
+    if (cfg.lib_path / "exercises.py").exists():
+        for exercise in import_module(f"{cfg.lib_path.name}.exercises").exercises():
+            lessons.setdefault(exercise.lesson, []).append(exercise.id)
+    return lessons
+
+
+# ---- notebooks, as nbdev has processed them
+
+def mark_course(work, lessons):
+    "Mark the exercises in the lessons and on the pages of the languages, and link the two with each other."
+    languages = language_pages(work)
+    for path in sorted(work.glob("*_*.ipynb")):
+        number = path.name.partition("_")[0]
+        sections = {title: name for title, (name, about) in languages.items() if number in about}
+        rewrite_cells(path, mark_lesson, number, lessons.get(number, []), sections)
+    for name, about in languages.values():
+        rewrite_cells(work / name, mark_language, {number: lessons.get(number, []) for number in about})
+
+
+def rewrite_cells(path, mark, *args):
+    "Let `mark` change a notebook's cells."
+    nb = json.loads(path.read_text())
+    try:
+        mark(nb["cells"], *args)
+    except SiteError as e:
+        raise SiteError(f"{path.name}: {e}") from None
+    path.write_text(json.dumps(nb, ensure_ascii=False))
+
+
+def language_pages(work):
+    "Page and lessons of each language, in the order of the tabs: `{'한국어': ('languages/ko.ipynb', ['01'])}`."
+    found = {}
+    for path in work.glob("languages/*.ipynb"):
+        first, *cells = json.loads(path.read_text())["cells"]
+        front, _ = split_front_matter(text_of(first))
+        about = [m[1] for cell in cells for m in SECTION.finditer(text_of(cell))]
+        found[front["title"]] = path.relative_to(work).as_posix(), about
+    return {title: found[title] for title in LANGS if title in found}
+
+
+def mark_lesson(cells, number, ids, sections):
+    "A place for a tick at each exercise, one for their count, and the links to the other languages."
+    if ids:
+        mark_exercises(cells, ids)
+        rewrite_texts(cells, lambda text: HEADING.sub(lambda m: f"{m[0]}\n\n{count_of(ids)}", text))
+    if sections:
+        links = [f"[{title}]({name}#lesson-{number}){{lang={LANGS[title]}}}" for title, name in sections.items()]
+        line = f"::: {{.languages}}\nThis lesson in short, with its exercises: {' · '.join(links)}\n:::"
+        rewrite_texts(cells, lambda text: TABSET.sub(lambda m: f"{m[0]}\n\n{line}", text, count=1))
+
+
+def mark_language(cells, lessons):
+    "The same on the page of a language, where every lesson has a section; the section gets an id."
+    rewrite_texts(cells, lambda text: SECTION.sub(r"\g<0> {#lesson-\1}", text))
+    for ids in filter(None, lessons.values()):
+        mark_exercises(cells, ids)
+        first = tick_of(ids[0])
+        rewrite_texts(cells, lambda text: text.replace(first, f"{count_of(ids)}\n\n{first}"))
+
+
+def rewrite_texts(cells, change):
+    "Change the text of every Markdown cell."
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = change(text_of(cell))
+
+
+def tick_of(id):
+    return f'<span class="exercise" data-exercise="{id}"></span>'
+
+
+def count_of(ids):
+    return f'<p class="exercises" data-exercises="{" ".join(ids)}" hidden></p>'
+
+
+def mark_exercises(cells, ids):
+    "A place for a tick before each of these exercises, each of which must be there once."
+    found = []
+
+    def mark(m):
+        if m[1] not in ids:
+            return m[0]
+        found.append(m[1])
+        return tick_of(m[1]) + m[0]
+
+    rewrite_texts(cells, lambda text: EXERCISE.sub(mark, text))
+    if sorted(found) != sorted(ids):
+        raise SiteError(f"shows the exercises {', '.join(found)}, not {', '.join(ids)}")
+
+
+# ---- pages
+
+def add_progress(html, to_root, pages):
+    "The script, and in the sidebar the exercises of each lesson; `pages` names them by the lesson's page."
+    script = f'<script src="{to_root}site_libs/progress.js" defer></script>'
+    for page, ids in pages.items():
+        link = f'href="{to_root}{page}" class="sidebar-item-text'
+        html = html.replace(link, f'data-exercises="{" ".join(ids)}" {link}')
+    return html.replace("</head>", f"{script}</head>", 1)
+
+
+def lesson_pages(lessons, renamed):
+    "The exercises by their page: `{'attention.html': ['01.1', '01.2']}`."
+    pages = {name.partition("_")[0]: page.replace(".ipynb", ".html") for name, page in renamed.items()}
+    return {pages[number]: ids for number, ids in lessons.items()}
+
+
+# ---- the blank course
+
+def add_blank(cfg, out):
+    "Write the blank course into the site, as one file that is the same whenever it is made from the same sources."
+    tool = cfg.config_path / "tools/build_blank.py"
+    if not tool.exists():
+        return
+    with tempfile.TemporaryDirectory() as tmp:
+        folder = Path(tmp) / "blank"
+        subprocess.run([sys.executable, tool, folder], check=True, stdout=subprocess.DEVNULL)
+        zip_folder(folder, out / "blank.zip")
+
+
+def zip_folder(folder, file):
+    "Pack a folder: sorted, all files of one age, without what Python keeps for itself."
+    with zipfile.ZipFile(file, "w") as packed:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                entry = zipfile.ZipInfo(path.relative_to(folder.parent).as_posix(), (2000, 1, 1, 0, 0, 0))
+                entry.external_attr = 0o644 << 16
+                packed.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
