@@ -164,11 +164,18 @@ def cell(kind, text, **about):
     return dict(cell_type=kind, metadata=about, source=text.splitlines(True), **code)
 
 
+def imports(lesson):
+    "What the answers of a lesson may need: also what the lesson exports."
+    text = next(ROOT.glob(f'nbs/{lesson}_*.ipynb')).read_text(encoding='utf-8')
+    own = re.search(r'default_exp ([\w.]+)', text)
+    return IMPORTS + (f'\nfrom transformer_nb.{own[1]} import *' if own else '')
+
+
 def assignment(lesson):
     "Cells of the exercises of a lesson: each a task, a place for the answer, and a locked cell that gives the points."
     tasks = [find(e.id) for e in exercises(lesson)]
     for part in ([e for e in tasks if is_first(e)], [e for e in tasks if not is_first(e)]):
-        if part: yield cell('code', IMPORTS)  # anew: the second part stands where the lesson's own code is known
+        if part: yield cell('code', imports(lesson))  # anew: tasks at the end may use the lesson's own code
         for e in part:
             stub = begin(e).rsplit('\n\n', 1)[0] if issubclass(e, Write) else 'answer = ...  # your answer'
             name = re.search(r'^(?:def |class )?(\w+)', stub, re.M)[1]
