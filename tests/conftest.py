@@ -1,5 +1,6 @@
 "Shared by all tests: one thread a process, --slow, the order, the package's commands, a small trained model."
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -57,6 +58,17 @@ def longest_first(items, workers):
         ordered += part + short[:n_short]
         short = short[n_short:]
     return ordered + short
+
+
+# A browser
+
+CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome', 'chrome'))), None)
+
+
+def dom(path, profile):
+    "A page after its scripts have run; `profile` is a folder for what the browser keeps."
+    switches = ['--headless', '--no-sandbox', '--disable-gpu', '--dump-dom', f'--user-data-dir={profile}']
+    return subprocess.run([CHROMIUM, *switches, path.as_uri()], capture_output=True, text=True, timeout=600).stdout
 
 
 # The package's commands

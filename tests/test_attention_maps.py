@@ -5,12 +5,11 @@ Also here: the gold dependencies against the lexicon, and the stored measurement
 import html
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import CHROMIUM, dom
 
 from transformer_nb.attention_maps import (KINDS, Viewer, _asset, attention_viewer, compact, expand,
                                             forced_attention, labels, to_words)
@@ -24,7 +23,6 @@ from transformer_nb.translation import Translator, word_ids
 
 RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
 EVIL = '</div><script>document.title = "broken"</script>" \' & <b>'
-CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome', 'chrome'))), None)
 
 
 @pytest.fixture(scope='module')
@@ -42,13 +40,6 @@ def some_maps(n, m, N=2, h=3, seed=0):
 # The viewer
 
 def data_of(page): return [json.loads(html.unescape(text)) for text in re.findall(r'data-maps="([^"]*)"', page)]
-
-
-def dom(path, tmp_path):
-    "The page after its scripts have run."
-    switches = ['--headless', '--no-sandbox', '--disable-gpu', '--dump-dom']
-    command = [CHROMIUM, *switches, f'--user-data-dir={tmp_path}/profile']
-    return subprocess.run([*command, path.as_uri()], capture_output=True, text=True, timeout=600).stdout
 
 
 def test_the_viewer_needs_nothing_from_elsewhere_and_has_no_ids():
@@ -75,7 +66,7 @@ def test_two_viewers_on_a_page_in_a_browser(tmp_path):
     first['source'][0] = EVIL
     page = tmp_path/'maps.html'
     Viewer(attention_viewer(first).html + attention_viewer([second, first]).html).save(page)
-    found = dom(page, tmp_path)
+    found = dom(page, tmp_path/'profile')
     assert '<title>Attention maps</title>' in found and found.count('data-ready') >= 2
     assert 'needs JavaScript' not in found and html.escape(EVIL, quote=False) in found
     assert found.count('<canvas') == 2*3 + 1*2                      # a small picture for each head of each viewer
@@ -102,7 +93,7 @@ def test_pointing_at_a_token_in_a_browser(tmp_path):
     second['encoder'][1, 1, 2] = torch.tensor([0., .7, .3, 0., 0.])
     page = tmp_path/'maps.html'
     Viewer(attention_viewer([first, second]).html + POINT).save(page)
-    assert '<title>From “▁w2”: “▁w1” 70 %, “▁w2” 30 % | 2</title>' in dom(page, tmp_path)
+    assert '<title>From “▁w2”: “▁w1” 70 %, “▁w2” 30 % | 2</title>' in dom(page, tmp_path/'profile')
 
 
 def test_the_viewers_rules_touch_nothing_else():

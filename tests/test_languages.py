@@ -41,14 +41,14 @@ def marked(text):
 
 @pytest.mark.parametrize('language', LANGUAGES)
 def test_formulas_and_code_stay_as_they_are(language):
-    for text, translation in pages.read(language).items(): assert marked(translation) == marked(text), text
+    for text, translation in ex.translations(language).items(): assert marked(translation) == marked(text), text
 
 
 @pytest.mark.parametrize('language', LANGUAGES)
 def test_it_is_written_in_that_language(language):
     "Few texts have no word in them: names and formulas."
     script = re.compile(SCRIPTS[language])
-    table = pages.read(language)
+    table = ex.translations(language)
     foreign = [text for text, translation in table.items() if not script.search(translation)]
     assert len(foreign) <= .02*len(table), foreign
     if language == 'zh': assert not any(re.search('[ぁ-んァ-ヶ가-힣]', translation) for translation in table.values())
@@ -59,7 +59,7 @@ def test_it_is_written_in_that_language(language):
 def test_check_and_hint_answer_in_the_language(language, monkeypatch, tmp_path):
     monkeypatch.setenv('TNB_PROGRESS', str(tmp_path/'progress.json'))
     monkeypatch.setenv('TNB_LANG', f'{language}_XX.UTF-8')
-    e, table = ex.find('01.2'), pages.read(language)
+    e, table = ex.find('01.2'), ex.translations(language)
     result = ex.check('01.2', e.wrong.inverted)
     assert result.mistake == 'inverted' and result.text.startswith(table[e.wrong.inverted.__doc__])
     assert result.text.endswith(table['. '] + table['A hint: {call}'].format(call="hint('01.2')"))
@@ -80,4 +80,4 @@ def test_every_text_of_check_can_be_translated():
     assert 'right' in said and len(said) >= 15
     source = (ROOT/'transformer_nb/exercises.py').read_text(encoding='utf-8')
     assert not re.search(r"result\('[\w-]+', f?\"", source)
-    for language in LANGUAGES: assert set(said) <= pages.read(language).keys()
+    for language in LANGUAGES: assert set(said) <= ex.translations(language).keys()

@@ -2,14 +2,15 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
+from conftest import CHROMIUM, dom
 
 TOOLS = Path(__file__).parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
@@ -497,7 +498,6 @@ def test_links_in_a_description_lead_to_pages(toy_site):
 
 # ---- the ticks
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TICKED = """<script>addEventListener("DOMContentLoaded", () => {
   const [box] = document.querySelectorAll("[data-exercise] > input");
   if (!box.checked) box.click();
@@ -509,10 +509,9 @@ def browsed(page, before="", after=""):
     "A page as it is after its scripts; `before` and `after` are scripts of the test around those of the page."
     path = page.with_name("test.html")
     path.write_text(page.read_text().replace("<head>", f"<head>{before}").replace("</head>", f"{after}</head>"))
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", path.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    with TemporaryDirectory() as profile: html = dom(path, profile)
     path.unlink()
-    return dom
+    return html
 
 
 def test_without_a_script_there_is_nothing_to_tick(toy_site):

@@ -7,12 +7,13 @@ compares with the package `solved`, which lies beside it. START.md in FOLDER say
 `python tools/build_blank.py --nbgrader FOLDER` writes the exercises as assignments for nbgrader instead, one for each
 lesson, without solutions."""
 import ast
-import json
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from notebooks import made, read, text_of, written
 
 from transformer_nb.exercises import Write, begin, exercises, find, is_first, markdown
 
@@ -105,12 +106,12 @@ def emptied(text, names):
 
 def rewrite(path, change):
     "Every code cell of a notebook; a cell that changes loses its outputs."
-    nb = json.loads(path.read_text(encoding='utf-8'))
+    nb = read(path)
     for cell in nb['cells']:
-        text = ''.join(cell['source'])
+        text = text_of(cell)
         if cell['cell_type'] != 'code' or (new := change(text)) == text: continue
         cell |= {'source': new.splitlines(True), 'outputs': []}
-    path.write_text(json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + '\n', encoding='utf-8')
+    path.write_text(written(nb), encoding='utf-8')
 
 
 def exported(text): return re.search(r'^#\| *export', text, re.M) is not None
@@ -134,7 +135,6 @@ def copy(folder):
 
 
 def main(folder):
-    if folder.exists(): raise SystemExit(f'{folder}: is there already; move it away, or name another folder')
     folder.mkdir(parents=True)
     copy(folder)
     names = built()
@@ -190,17 +190,17 @@ def assignment(lesson):
 
 def assignments(folder):
     "The exercises of all lessons, where nbgrader looks for them: `source/lesson_01/lesson_01.ipynb`."
-    if folder.exists(): raise SystemExit(f'{folder}: is there already; move it away, or name another folder')
-    kernel = dict(kernelspec=dict(display_name='python3', language='python', name='python3'))
     for lesson in dict.fromkeys(e.lesson for e in exercises()):
         path = folder/f'source/lesson_{lesson}/lesson_{lesson}.ipynb'
         path.parent.mkdir(parents=True)
-        nb = dict(cells=[*assignment(lesson)], metadata=kernel, nbformat=4, nbformat_minor=4)
-        path.write_text(json.dumps(nb, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
+        nb = made([*assignment(lesson)]) | {'nbformat_minor': 4}  # its cells have no ids
+        path.write_text(written(nb), encoding='utf-8')
 
 
 if __name__ == '__main__':
     for_class = '--nbgrader' in sys.argv
     named = [argument for argument in sys.argv[1:] if argument != '--nbgrader']
     make, default = (assignments, 'nbgrader') if for_class else (main, 'blank')
-    make(Path(named[0] if named else default).resolve())
+    folder = Path(named[0] if named else default).resolve()
+    if folder.exists(): raise SystemExit(f'{folder}: is there already; move it away, or name another folder')
+    make(folder)

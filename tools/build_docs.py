@@ -21,6 +21,7 @@ from smalldocs.site import build as render_site
 
 from apidoc import DocFilter
 from site_checks import check_site
+from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
 from site_rewrites import (
     LANGS,
@@ -31,7 +32,6 @@ from site_rewrites import (
     plain_description,
     rewrite_cell,
     rewrite_links,
-    text_of,
 )
 
 SITE_LIBS = Path(__file__).parent / "site_libs"

@@ -3,16 +3,14 @@ with `--check` only say which lessons are not in step.
 
 The task of a *Your turn first* stands at the end of a Markdown cell, from `**01.1 Your turn first` on; its stub in the
 code cell with `check('01.1', …)`. The other tasks stand in the lesson's last cell, from `## Exercises` on."""
-import json
 import sys
 from pathlib import Path
+
+from notebooks import read, text_of, written
 
 from transformer_nb.exercises import begin, exercises, find, is_first, markdown
 
 NBS = Path(__file__).parents[1] / 'nbs'
-
-
-def text_of(cell): return ''.join(cell['source'])
 
 
 def replace_end(cells, start, text):
@@ -43,11 +41,10 @@ def main():
     stale = []
     for lesson in dict.fromkeys(e.lesson for e in exercises()):
         path, = NBS.glob(f'{lesson}_*.ipynb')
-        before = path.read_text(encoding='utf-8')
-        nb = json.loads(before)
+        nb = read(path)
         rewrite(nb['cells'], [find(e.id) for e in exercises(lesson)])
-        after = json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + '\n'
-        if after == before: continue
+        after = written(nb)
+        if after == path.read_text(encoding='utf-8'): continue
         stale.append(path.name)
         if '--check' not in sys.argv: path.write_text(after, encoding='utf-8')
     if stale and '--check' in sys.argv: raise SystemExit(f"run tools/build_exercises.py for {', '.join(stale)}")

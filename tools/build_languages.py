@@ -7,9 +7,12 @@ import ast
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
-from transformer_nb.exercises import Value, exercises, find, flowing
+from notebooks import made, read, text_of, written
+
+from transformer_nb.exercises import Value, choices, diagnosis, exercises, find, flowing, fold, translations
 
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
@@ -30,11 +33,12 @@ CAPTION = re.compile(r'^#\| fig-cap: (.*)$', re.M)
 AS_IT_IS = re.compile(r'\$\$.*\$\$.*|\W*', re.S)  # formulas and marks have no language
 
 
+@cache
 def lesson(number):
     "File name and sources of the cells, by type."
     path, = NBS.glob(f'{number}_*.ipynb')
-    cells = json.loads(path.read_text(encoding='utf-8'))['cells']
-    sources = {kind: [''.join(c['source']) for c in cells if c['cell_type'] == kind] for kind in ('markdown', 'code')}
+    cells = read(path)['cells']
+    sources = {kind: [text_of(c) for c in cells if c['cell_type'] == kind] for kind in ('markdown', 'code')}
     return path.name, sources
 
 
@@ -61,7 +65,7 @@ def captions_of(sources):
 
 def diagnoses(e):
     if issubclass(e, Value): return [text for _, text in e.wrong.values()]
-    return [' '.join(f.__doc__.split()) for f in e.mistakes().values()]
+    return [diagnosis(wrong) for wrong in e.mistakes().values()]
 
 
 def asked(e):
@@ -91,14 +95,6 @@ def english():
     return list(dict.fromkeys(texts))
 
 
-def table_of(language): return ROOT / f'transformer_nb/data/languages/{language}.json'
-
-
-def read(language):
-    file = table_of(language)
-    return json.loads(file.read_text(encoding='utf-8')) if file.exists() else {}
-
-
 def exercise_on(entry, say):
     "One exercise as Markdown: task and hints."
     e = find(entry.id)
@@ -107,9 +103,8 @@ def exercise_on(entry, say):
     options, hints = rest[:len(rest) - n_hints], rest[len(rest) - n_hints:]
     about = say(HEADINGS[4]).format(kind=say(e.kind), level=e.level, minutes=e.minutes)
     lines = [f'**{e.id} {title}**{about}', task]
-    lines += ['\n'.join(f'- {key}: {text}' for key, text in zip(getattr(e, 'options', {}), options))] * bool(options)
-    names = [say(HEADINGS[3]).format(n=n) for n in range(1, n_hints + 1)]
-    folds = [f"<details><summary>{name}</summary>\n\n{hint}\n\n</details>" for name, hint in zip(names, hints)]
+    if options: lines.append(choices(dict(zip(e.options, options))).strip())
+    folds = [fold(say(HEADINGS[3]).format(n=n), hint) for n, hint in enumerate(hints, 1)]
     return '\n\n'.join([*lines, *folds])
 
 
@@ -130,21 +125,19 @@ def section(number, say):
 
 def page(language):
     "The notebook of a language."
-    table = read(language)
+    table = translations(language)
     def say(text): return table.get(text, text)
     first = f'# {NAMES[language]}\n> {say(SUBTITLE)}'
     how = f'{say(INTRODUCTION[0])}\n\n{say(INTRODUCTION[1])}\n\n```\n%env TNB_LANG={language}\n```'
     texts = [first, how, *(cell for number in LESSONS for cell in section(number, say))]
     cells = [{'cell_type': 'markdown', 'id': f'{i:08x}', 'metadata': {}, 'source': text.splitlines(True)}
              for i, text in enumerate(texts)]
-    kernel = {'display_name': 'python3', 'language': 'python', 'name': 'python3'}
-    nb = {'cells': cells, 'metadata': {'kernelspec': kernel}, 'nbformat': 4, 'nbformat_minor': 5}
-    return json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + '\n'
+    return written(made(cells))
 
 
 def faults(language):
     "Texts without translation, translations without text, and a page that is not what they give."
-    wanted, table, file = english(), read(language), NBS / f'languages/{language}.ipynb'
+    wanted, table, file = english(), translations(language), NBS / f'languages/{language}.ipynb'
     found = [f'{language}: not translated: {text}' for text in wanted if text not in table]
     found += [f'{language}: its English is gone: {text}' for text in table if text not in wanted]
     if not file.exists() or file.read_text(encoding='utf-8') != page(language):

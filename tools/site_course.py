@@ -9,9 +9,9 @@ import zipfile
 from importlib import import_module
 from pathlib import Path
 
+from notebooks import text_of
+from site_rewrites import LANGS, SiteError
 from smalldocs.markdown import split_front_matter
-
-from site_rewrites import LANGS, SiteError, text_of
 
 EXERCISE = re.compile(r"^\*\*(\w+\.\d+)(?= )", re.M)  # the title of an exercise, at the start of a line
 HEADING = re.compile(r"^## Exercises$", re.M)

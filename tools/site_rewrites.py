@@ -3,6 +3,8 @@ import json
 import posixpath
 import re
 
+from notebooks import text_of
+
 EQUATION = re.compile(r"\$\$(?P<tex>(?:(?!\$\$).)+?)\$\$[ \t]*\{#(?P<id>eq-[\w-]+)\}", re.S)
 FIGURE = re.compile(r"^#\| *label: *(fig-[\w-]+)", re.M)
 CAPTION = re.compile(r"^(#\| *fig-cap: *)[\"']?(.*?)[\"']?$", re.M)
@@ -19,11 +21,6 @@ class SiteError(Exception):
 
 
 # ---- cells
-
-def text_of(cell):
-    "A cell's source as one string."
-    return "".join(cell["source"])
-
 
 def outside_code(rewrite, text):
     "Apply `rewrite` to a Markdown text, leaving fenced and inline code as it is."

@@ -6,9 +6,9 @@ Docs: https://transformer-nb.github.io/transformer_nb/exercises.html.md"""
 
 # %% auto #0
 __all__ = ['LIBRARY', 'GARBAGE', 'Result', 'same', 'language', 'translations', 'say', 'brief', 'apart', 'Failure', 'Late',
-           'within', 'outcome', 'Exercise', 'Write', 'difference', 'Value', 'find', 'check', 'hint', 'progress_file',
-           'progress', 'remember', 'source', 'stub', 'begin', 'is_first', 'flowing', 'markdown', 'Entries', 'Entry',
-           'exercises', 'cards', 'proven']
+           'within', 'outcome', 'Exercise', 'diagnosis', 'Write', 'difference', 'Value', 'find', 'check', 'hint',
+           'progress_file', 'progress', 'remember', 'source', 'stub', 'begin', 'is_first', 'flowing', 'fold', 'choices',
+           'markdown', 'Entries', 'Entry', 'exercises', 'cards', 'proven']
 
 # %% ../nbs/22_exercises.ipynb #a9a3dcab
 import ast
@@ -183,6 +183,12 @@ class Exercise:
 # %% ../nbs/22_exercises.ipynb #4d2d58ef
 LIBRARY = 'transformer_nb'  # where the right answers are; in a blank course that is another package
 
+def diagnosis(
+    wrong # One of an exercise's wrong answers
+) -> str:
+    "What is said of it: its docstring, in one line."
+    return ' '.join(wrong.__doc__.split())
+
 class Write(Exercise):
     "An exercise whose answer is a function, or a class."
     class wrong: pass
@@ -224,11 +230,19 @@ class Write(Exercise):
         k = next((k for k, got in enumerate(found) if not same(got, right[k])), None)
         if k is None: return cls.result(None, say('right'))
         for name, wrong in cls.mistakes().items():
-            if same(found, cls.outcomes(wrong, questions)): return cls.result(name, ' '.join(wrong.__doc__.split()))
+            if same(found, cls.outcomes(wrong, questions)): return cls.result(name, diagnosis(wrong))
         return cls.result(*difference(found[k], right[k], questions[k]))
 
 # %% ../nbs/22_exercises.ipynb #d9845b48
 def _holes(x): return isinstance(x, Tensor) and not bool(x.isfinite().all())
+
+def _no_output(error, asked):
+    "Name of the mistake and text for a call that ended with an error."
+    if repr(error) == repr(TimeoutError()):  # ours; an answer may raise one with a text of its own
+        return 'endless', say("no answer in time for {args}: does a loop never end?", args=asked)
+    if isinstance(error, NotImplementedError): return 'nothing', str(error)
+    line, *_ = format_exception_only(error)[-1].splitlines()
+    return 'error', say("{error} (for {args})", error=line, args=asked)
 
 def difference(
     got,       # Of the reader's answer
@@ -237,12 +251,7 @@ def difference(
 ) -> tuple:    # Name of the mistake, text
     "What is different, in general words."
     asked = brief(args)
-    if Failure(TimeoutError()) == got:
-        return 'endless', say("no answer in time for {args}: does a loop never end?", args=asked)
-    if isinstance(got, Failure) and isinstance(got.error, NotImplementedError): return 'nothing', str(got.error)
-    if isinstance(got, Failure):
-        error, *_ = format_exception_only(got.error)[-1].splitlines()
-        return 'error', say("{error} (for {args})", error=error, args=asked)
+    if isinstance(got, Failure): return _no_output(got.error, asked)
     if got is None: return 'nothing', say("nothing came back: write the body, and `return` the answer")
     if isinstance(right, Tensor) and isinstance(got, Tensor) and got.shape != right.shape:
         shapes = dict(got=tuple(got.shape), right=tuple(right.shape))
@@ -288,8 +297,8 @@ class Value(Exercise):
             if same(mine, value): return cls.result(name, text)
         if cls.options and str(mine) not in cls.options:
             return cls.result('type', say("{mine} is none of {all}", mine=brief(mine), all=', '.join(cls.options)))
-        kinds = (int, float) if isinstance(cls.right, (int, float)) else type(cls.right)
-        wanted = say('number') if isinstance(cls.right, (int, float)) else type(cls.right).__name__
+        kinds, wanted = type(cls.right), type(cls.right).__name__
+        if isinstance(cls.right, (int, float)): kinds, wanted = (int, float), say('number')
         if not isinstance(mine, kinds):
             return cls.result('type', say("{mine} is not a {wanted}", mine=brief(mine), wanted=wanted))
         return cls.result('unknown', say("{mine} is not it", mine=brief(mine)))
@@ -411,7 +420,18 @@ def flowing(
     parts = re.split(r'(```.*?```)', inspect.cleandoc(text), flags=re.S)
     return ''.join(part if part.startswith('```') else re.sub(r'(?<!\n)\n(?![\n|*-])', ' ', part) for part in parts)
 
-def _fold(title, text): return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>\n"
+def fold(
+    title:str, # What is seen
+    text:str   # Markdown that is not
+) -> str:
+    "A text that opens with a click."
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
+
+def choices(
+    options:dict # Letter to text; may be empty
+) -> str:
+    "A list of what one may choose."
+    return ''.join(f'- {letter}: {text}\n' for letter, text in options.items())
 
 def markdown(
     exercise:type # Exercise
@@ -421,15 +441,15 @@ def markdown(
     first = 'Your turn first: ' if is_first(exercise) else ''
     about = f"{exercise.kind}, level {exercise.level}, {exercise.minutes} minutes"
     text = f"**{exercise.id} {first}{title}** ({about}). {flowing(task)}\n"
-    if getattr(exercise, 'options', None): text += '\n' + ''.join(f'- {k}: {v}\n' for k, v in exercise.options.items())
-    folds = [_fold('Hint', hint) for hint in exercise.hints]
+    if options := choices(getattr(exercise, 'options', {})): text += '\n' + options
+    folds = [fold('Hint', hint) for hint in exercise.hints]
     if not is_first(exercise):
         answer = '' if issubclass(exercise, Value) else source(exercise.answer())
         answer = answer.replace('def right', f'def {exercise.name}', 1)
         code = answer and f"```python\n{answer}```"
         words = flowing(exercise.solution or ('' if code else str(exercise.right)))
-        folds.append(_fold('Solution', '\n\n'.join(filter(None, [words, code]))))
-    return '\n'.join([text, *folds]).strip()
+        folds.append(fold('Solution', '\n\n'.join(filter(None, [words, code]))))
+    return '\n\n'.join([text.strip(), *folds])
 
 # %% ../nbs/22_exercises.ipynb #5ff1f67d
 class Entries(list):

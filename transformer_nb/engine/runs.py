@@ -142,13 +142,12 @@ def pairs_of(
         for src, tgt, n_src, n_tgt in zip(batch.src.tolist(), batch.tgt_out.tolist(), *batch.lengths):
             ids = [src[:n_src - 1], tgt[:n_tgt - 1]]
             texts = tokenizer.decode(ids) if tokenizer else []
-            yield dict(zip('src tgt src_text tgt_text'.split(), ids + texts))
+            yield dict(zip(('src', 'tgt', 'src_text', 'tgt_text'), ids + texts))
 
 # %% ../../nbs/engine/06_runs.ipynb #48e1c5ad
 FEW = 10  # Minutes up to which a run is too short for post-norm's long warm-up
 # Where the paper's schedule is too slow: a run of so many steps, of minutes, of few minutes
-SCHEDULES = {'warmup': 1000}, {'batch_tokens': 1536, 'warmup': 600}, {
-    'batch_tokens': 1536, 'warmup': 200, 'norm': 'pre'}
+SCHEDULES = dict(warmup=1000), dict(batch_tokens=1536, warmup=600), dict(batch_tokens=1536, warmup=200, norm='pre')
 LR_FACTORS = {'tiny': (1.8, 1., .8), 'small': (.7, .4, .3)}  # highest rates of 0.005 and 0.0036, 0.0014 and 0.001
 
 def suited(
@@ -156,7 +155,7 @@ def suited(
     minutes:float=None  # Length of the run; None: it is bounded by steps alone
 ) -> dict:              # 'norm' of the model; 'batch_tokens', 'warmup' in steps and 'lr_factor' of TrainingConfig
     "Settings that suit a preset and the time there is: the paper's (§5.3) for all but the small presets."
-    papers = {'norm': 'post', 'batch_tokens': 4096, 'warmup': 4000, 'lr_factor': 1.}
+    papers = dict(norm='post', batch_tokens=4096, warmup=4000, lr_factor=1.)
     if preset not in LR_FACTORS: return papers
     length = 0 if minutes is None else 1 if minutes > FEW else 2
     return papers | SCHEDULES[length] | {'lr_factor': LR_FACTORS[preset][length]}
