@@ -1,4 +1,5 @@
-"Every notebook runs from top to bottom without an error, as `nbdev-test` runs it, each in a process of its own."
+"""Every notebook runs from top to bottom without an error, as `nbdev-test` runs it, each in a process of its own;
+with --slow the cells marked `#| slow`, too: experiments of ten seconds and more, and what uses their results."""
 import os
 import re
 import sys
@@ -41,12 +42,12 @@ PROCESSES = get_context('forkserver')
 PROCESSES.set_forkserver_preload(['torch', 'matplotlib.pyplot', 'nbdev.test', 'transformer_nb.cli'])
 
 
-def run(path, log):
+def run(path, log, skip):
     "In the new process: its exit code is 1 if a cell fails; what it writes goes to the log."
     with open(log, 'wb') as file:
         for fd in (1, 2): os.dup2(file.fileno(), fd)
     passed, _ = nbdev_test.test_nb(
-        path, skip_flags=CONFIG.tst_flags.split(), basepath=CONFIG.config_path, cell_timeout=CONFIG.cell_timeout
+        path, skip_flags=skip, basepath=CONFIG.config_path, cell_timeout=CONFIG.cell_timeout
     )
     sys.__stderr__.flush()
     sys.exit(not passed)
@@ -56,13 +57,14 @@ def marks(name): return [pytest.mark.long(LONG[name])] if name in LONG else []
 
 
 @pytest.mark.parametrize('name', [pytest.param(name, marks=marks(name)) for name in NOTEBOOKS])
-def test_notebook_runs(name, tmp_path):
-    status, log = run_notebook(NOTEBOOKS[name], tmp_path)
+def test_notebook_runs(name, tmp_path, request):
+    skip = [] if request.config.getoption('--slow') else CONFIG.tst_flags.split()
+    status, log = run_notebook(NOTEBOOKS[name], tmp_path, skip)
     assert status == 0, log
 
 
-def run_notebook(path, folder):
-    process = PROCESSES.Process(target=run, args=(path, folder/'log'))
+def run_notebook(path, folder, skip=()):
+    process = PROCESSES.Process(target=run, args=(path, folder/'log', skip))
     process.start()
     process.join()
     return process.exitcode, (folder/'log').read_text(errors='replace')

@@ -168,7 +168,7 @@ def corpus(folder):
 def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
     corpus(tmp_path)
     settings = (
-        '--steps 30 --every 15 --batch-tokens 128 --accumulate 2 --max-len 32 --warmup 8 --device cpu --bleu 20'.split()
+        '--steps 16 --every 8 --batch-tokens 128 --accumulate 2 --max-len 32 --warmup 8 --device cpu --bleu 20'.split()
     )
     command = list(map(str, [BIN/'tnb-train', '--data', tmp_path, *settings, '--out']))
     scores = {}

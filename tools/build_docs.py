@@ -142,11 +142,19 @@ def finish_page(path, out, cfg, renamed, lessons):
     path.write_text(html)
 
 
+def add_styles(out):
+    "Each part of the site has its own style sheet in `site_libs/css`; readers load one."
+    parts = sorted((SITE_LIBS / "css").glob("*.css"))
+    with open(out / "styles.css", "a") as styles:
+        styles.writelines(part.read_text() for part in parts)
+
+
 def render(cfg, work, renamed, lessons):
     "Render `work` into the site's folder; return what is wrong with it."
     site = render_site(work, quiet=True)
     out = Path(site.out)
-    shutil.copytree(SITE_LIBS, out / "site_libs", dirs_exist_ok=True)
+    shutil.copytree(SITE_LIBS, out / "site_libs", ignore=shutil.ignore_patterns("css"), dirs_exist_ok=True)
+    add_styles(out)
     for path in out.rglob("*.html"):
         finish_page(path, out, cfg, renamed, lessons)
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
