@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import nbdev.serve
@@ -22,7 +23,6 @@ from smalldocs.site import build as render_site
 from apidoc import DocFilter
 from site_checks import check_site
 from notebooks import text_of
-from site_live import add_live
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
 from site_rewrites import (
     LANGS,
@@ -161,7 +161,8 @@ def render(cfg, work, renamed, lessons):
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
     add_blank(cfg, out)
-    add_live(cfg, out)
+    if (cfg.lib_path / "data/demo").exists():  # the project has a trained model
+        import_module("site_live").add_live(out)  # with torch, which takes seconds to import
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
     return [w for w in site.warnings if "broken link" not in w] + check_site(cfg.doc_path)

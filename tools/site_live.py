@@ -89,10 +89,8 @@ def stored_sentences(translator):
     return json.dumps([told(translator, text) for text in SENTENCES], ensure_ascii=False, separators=(",", ":"))
 
 
-def add_live(cfg, out):
-    "Write into the site's folder `out` what the live sentence fetches, if the project has a trained model."
-    if not (cfg.lib_path / "data/demo").exists():
-        return
+def add_live(out):
+    "Write into the site's folder `out` what the live sentence fetches."
     folder, translator = out / "site_libs/live", Translator.from_pretrained("demo", int8=True)
     (folder / "model.bin").write_bytes(packed_model(translator, known_words()))
     (folder / "sentences.json").write_text(stored_sentences(translator), encoding="utf-8")
