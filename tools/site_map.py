@@ -3,7 +3,7 @@
 The look (colours, dark theme) is in `site_libs/css/reference.css`; the larger figure is drawn in lesson 00."""
 from html import escape
 
-WIDTH, HEIGHT = 280, 362
+WIDTH, HEIGHT = 280, 372
 LEFT, RIGHT, HALF = 69, 211, 55  # the middles of the two stacks, and half the width of a box
 LESSONS = {  # the parts of figure 1: the page of a lesson, its number and its title
     "attention": ("attention.html", "01", "Attention"),
@@ -16,24 +16,24 @@ LESSONS = {  # the parts of figure 1: the page of a lesson, its number and its t
     "tokens": ("tokenizer.html", "09", "Tokenizer"),
     "next": ("decoding.html", "15", "Decoding"),
 }
-LOOKING = ("attention", "heads")
+LOOKING, WHOLE = ("attention", "heads"), (*LESSONS,)
 LIT = {page: (part,) for part, (page, _, _) in LESSONS.items()} | {  # which parts a page is about
-    "overview.html": (*LESSONS,),
+    "overview.html": WHOLE,
     "transformer.html": ("add", "norm"),
     "norms.html": ("add", "norm"),
     "why_self_attention.html": LOOKING,
-    "baselines.html": (*LESSONS,),
+    "baselines.html": WHOLE,
     "corpora.html": ("tokens",),
     "batching.html": ("tokens",),
-    "optimizer.html": (*LESSONS,),
+    "optimizer.html": WHOLE,
     "regularization.html": ("positions", "add", "next"),
-    "checkpoints.html": (*LESSONS,),
-    "training.html": (*LESSONS,),
+    "checkpoints.html": WHOLE,
+    "training.html": WHOLE,
     "evaluation.html": ("next",),
-    "translation.html": (*LESSONS,),
-    "table2.html": (*LESSONS,),
-    "variations.html": (*LESSONS,),
-    "parsing.html": (*LESSONS,),
+    "translation.html": WHOLE,
+    "table2.html": WHOLE,
+    "variations.html": WHOLE,
+    "parsing.html": WHOLE,
     "attention_maps.html": LOOKING,
     "heads.html": ("heads",),
     "alignment.html": LOOKING,
@@ -152,15 +152,17 @@ class Drawing:
 
     def exit(self, y):
         "From the decoder to the next token."
-        self.line((RIGHT, y), (RIGHT, y + 10))
-        self.link("embedding", RIGHT, y + 10, "linear, softmax")
-        self.line((RIGHT, y + 30), (RIGHT, y + 38))
-        self.link("next", RIGHT, y + 38, "next token", height=18, kind="plain")
+        self.line((RIGHT, y), (RIGHT, y + 18))
+        self.link("embedding", RIGHT, y + 18, "linear, softmax")
+        self.line((RIGHT, y + 38), (RIGHT, y + 46))
+        self.link("next", RIGHT, y + 46, "next token", height=18, kind="plain")
 
     def svg(self):
         "Lines below, boxes above."
         paths = "".join(f'<path class="{kind}" d="{d}"/>' for kind, d in self.lines.items())
+        whole = " whole" if self.lit == WHOLE else ""
         return (
-            f'<svg class="figure-map" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="group" '
-            f'aria-label="Figure 1 of the paper; each box leads to its lesson">{paths}{"".join(self.shapes)}</svg>'
+            f'<svg class="figure-map{whole}" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+            'role="group" aria-label="Figure 1 of the paper; each box leads to its lesson">'
+            f'{paths}{"".join(self.shapes)}</svg>'
         )

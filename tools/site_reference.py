@@ -24,6 +24,7 @@ SECTION = re.compile(r"§(\d)(?:\.(\d))?(?:\.(\d))?")
 LESSON = re.compile(r"(?:.*/)?\d\d\w?_\w+\.ipynb")  # a lesson's notebook has a number
 ASIDE = ("tasks/", "languages/")  # folders of what is written again elsewhere
 DESCRIPTION = re.compile(r'(<div class="description">)(.*?)(</div>)', re.S)
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 ROOM = '<div class="quarto-title-meta"></div></header>'  # where smalldocs would name author and date
 
 
@@ -132,19 +133,18 @@ def front(nb):
 
 
 def index(sections, nbs, cfg):
-    "`llms.txt`, in the order of the sidebar; what models may leave out comes last."
-    lines = {False: [], True: ["## Optional\n"]}
+    "`llms.txt`, in the order of the sidebar; what is written again elsewhere may be left out and comes last."
+    lines, aside = [], []
     for section, pages in sections:
-        is_aside = pages[0].startswith(ASIDE)
-        lines[is_aside] += [] if is_aside else [f"## {section}\n"]
+        lines += ["", f"## {section}", ""] if not all(page.startswith(ASIDE) for page in pages) else []
         for page in pages:
             title, description = front(nbs[page])
-            about = f": {description}" if description else ""
-            lines[is_aside].append(f"- [{title}]({address(twin_of(page), cfg)}){about}")
-        lines[is_aside].append("")
+            about = LINK.sub(r"\1", f": {description}" if description else "")
+            entry = f"- [{title}]({address(twin_of(page), cfg)}){about}"
+            (aside if page.startswith(ASIDE) else lines).append(entry)
     title, description = front(nbs["index.ipynb"])
-    head = f"# {title}\n\n> {description}\n\nAll lessons in one file: {address('llms-full.txt', cfg)}\n\n"
-    return head + "\n".join(lines[False] + lines[True])
+    head = [f"# {title}", "", f"> {description}", "", f"All lessons in one file: {address('llms-full.txt', cfg)}"]
+    return "\n".join([*head, *lines, "", "## Optional", "", *aside, ""])
 
 
 # ---- Markdown
