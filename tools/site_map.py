@@ -3,8 +3,8 @@
 The look (colours, dark theme) is in `site_libs/css/reference.css`; the larger figure is drawn in lesson 00."""
 from html import escape
 
-WIDTH, HEIGHT = 280, 372
-LEFT, RIGHT, HALF = 69, 211, 55  # the middles of the two stacks, and half the width of a box
+WIDTH, HEIGHT = 288, 372
+LEFT, RIGHT, HALF = 71, 217, 57  # the middles of the two stacks, and half the width of a box
 LESSONS = {  # the parts of figure 1: the page of a lesson, its number and its title
     "attention": ("attention.html", "01", "Attention"),
     "heads": ("multihead.html", "02", "Multi-head attention"),
@@ -123,8 +123,8 @@ class Drawing:
         self.line((x, y), (x, y + 9), head=False)
         self.rect(x - HALF, low, 2*HALF, 36, "looks")
         self.text(x, low + 24, name)
-        self.link("attention", x - 26, low + 2, "attention", 54, 17)
-        self.link("heads", x + 28, low + 2, "heads", 50, 17)
+        self.link("attention", x - 25, low + 2, "attention", 60, 17)
+        self.link("heads", x + 31, low + 2, "heads", 48, 17)
         return self.add_norm(x, side, y, low + 36)
 
     def feed_forward(self, x, side, y):
@@ -137,8 +137,8 @@ class Drawing:
         "Add & Norm above a sub-layer, and the line that by-passes it."
         end = y + 6
         self.line((x, y), (x, end), head=False)
-        self.link("add", x - 28, end, "add", 54, 17)
-        self.link("norm", x + 28, end, "norm", 54, 17)
+        self.link("add", x - 29, end, "add", 56, 17)
+        self.link("norm", x + 29, end, "norm", 56, 17)
         turn = x + (HALF + 8)*side
         self.line((x, start + 4), (turn, start + 4), (turn, end + 9), (x + HALF*side, end + 9))
         self.line((x, end + 17), (x, end + 20), head=False)

@@ -204,13 +204,13 @@ def plain_output(out, code, page):
 
 
 def essence(nb):
-    "A lesson without exercises, summaries in other languages, and the code of its figures."
+    "A lesson without exercises, summaries in other languages, the code of its figures, and what the API says again."
     cells, in_exercises = [], False
     for cell in nb["cells"]:
         source = text_of(cell)
         if cell["cell_type"] == "markdown" and (headings := re.findall(r"^## .*", source, re.M)):
             in_exercises = headings[-1].strip() == "## Exercises"
-        if in_exercises:
+        if in_exercises or source.startswith("#| echo: false") and "show_doc(" in source:
             continue
         if re.search(r"^#\| *code-fold: *true", source, re.M):
             source = f"#| echo: false\n{source}"
