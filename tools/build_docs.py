@@ -138,9 +138,9 @@ def finish_page(path, out, cfg, renamed, lessons):
     html = keep_punctuation(plain_description(mark_languages(html)))
     html = add_progress(html, to_root, lesson_pages(lessons, renamed))
     html = add_reference(html, path.relative_to(out).as_posix(), to_root, cfg, renamed)
-    source = f"{cfg.git_url}/blob/{cfg.branch}/"
+    source = f"{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/"
     for old, new in renamed.items():
-        html = html.replace(f'{source}{new}"', f'{source}{cfg.nbs_path.name}/{old}"')
+        html = html.replace(f'{source}{new}"', f'{source}{old}"')
     path.write_text(html)
 
 
