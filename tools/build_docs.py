@@ -23,6 +23,7 @@ from apidoc import DocFilter
 from site_checks import check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
+from site_figures import check_figures, lighten
 from site_rewrites import (
     LANGS,
     SiteError,
@@ -157,12 +158,14 @@ def render(cfg, work, renamed, lessons):
     add_styles(out)
     for path in out.rglob("*.html"):
         finish_page(path, out, cfg, renamed, lessons)
+    lighten(out)
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
     add_blank(cfg, out)
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
-    return [w for w in site.warnings if "broken link" not in w] + check_site(cfg.doc_path)
+    wrong = [w for w in site.warnings if "broken link" not in w]
+    return [*wrong, *check_site(cfg.doc_path), *check_figures(cfg.doc_path)]
 
 
 def build(fresh=True):
