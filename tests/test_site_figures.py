@@ -143,7 +143,7 @@ LOOK = """<script>addEventListener("load", () => {
 @pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
 @pytest.mark.parametrize("dark, seen", [
     ("false", "0 rgba(0, 0, 0, 0) normal 150px"),
-    ("true", "0 rgb(228, 228, 224) multiply 150px"),
+    ("true", "0 rgb(228, 228, 228) multiply 150px"),
 ])
 def test_code_wraps_and_figures_stand_on_a_card_in_the_dark(site, tmp_path, dark, seen):
     page = site[0] / f"look-{dark}.html"
