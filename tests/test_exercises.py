@@ -100,6 +100,13 @@ def blank(tmp_path_factory):
     return folder
 
 
+def test_the_blank_course_is_a_small_download(blank):
+    "What lessons print stays, pictures do not; the data are there once."
+    texts = [path.read_text(encoding='utf-8') for path in (blank/'nbs').rglob('*.ipynb')]
+    assert not any('"image/png"' in text for text in texts) and sum('"name": "stdout"' in text for text in texts) > 20
+    assert (blank/'transformer_nb/data').is_dir() and not (blank/'solved/data').exists()
+
+
 def in_blank(blank, *command):
     env = os.environ | {'PYTHONPATH': str(blank)}
     return subprocess.run([sys.executable, *command], cwd=blank, env=env, capture_output=True, text=True)

@@ -20,7 +20,7 @@ from transformer_nb.exercises import Write, begin, exercises, find, is_first, ma
 ROOT = Path(__file__).parents[1]
 PARTS = ('nbs', 'transformer_nb', 'tests', 'tools', 'benchmarks', 'settings.ini', 'pyproject.toml', 'constraints.txt',
          'Makefile', 'README.md', 'LICENSE', 'MANIFEST.in', '.github')
-OTHERS = shutil.ignore_patterns('__pycache__', '.ipynb_checkpoints', '*.egg-info', 'runs')
+OTHERS = '__pycache__', '.ipynb_checkpoints', '*.egg-info', 'runs'
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
 START = """# The blank course
 
@@ -114,6 +114,14 @@ def rewrite(path, change):
     path.write_text(written(nb), encoding='utf-8')
 
 
+def without_pictures(path):
+    "The outputs of a notebook stay, but of a figure only its size in words: a download of 20 MB would be figures."
+    nb = read(path)
+    for cell in nb['cells']:
+        for out in cell.get('outputs', []): out.get('data', {}).pop('image/png', None)
+    path.write_text(written(nb), encoding='utf-8')
+
+
 def exported(text): return re.search(r'^#\| *export', text, re.M) is not None
 
 
@@ -127,9 +135,10 @@ def copy(folder):
     "The project, and the package once more as `solved`."
     for part in PARTS:
         source = ROOT/part
-        if source.is_dir(): shutil.copytree(source, folder/part, ignore=OTHERS)
+        if source.is_dir(): shutil.copytree(source, folder/part, ignore=shutil.ignore_patterns(*OTHERS))
         elif source.exists(): shutil.copy(source, folder/part)
-    shutil.copytree(ROOT/'transformer_nb', folder/'solved', ignore=OTHERS)
+    own = shutil.ignore_patterns(*OTHERS, 'data')  # it reads the data of transformer_nb
+    shutil.copytree(ROOT/'transformer_nb', folder/'solved', ignore=own)
     project, ours = folder/'pyproject.toml', '"transformer_nb.*"'
     project.write_text(project.read_text().replace(f'{ours}]', f'{ours}, "solved", "solved.*"]'))  # installed, too
 
@@ -137,6 +146,7 @@ def copy(folder):
 def main(folder):
     folder.mkdir(parents=True)
     copy(folder)
+    for path in (folder/'nbs').rglob('*.ipynb'): without_pictures(path)
     names = built()
     for path in sorted((folder/'nbs').glob('[01]*.ipynb')):
         rewrite(path, lambda text: emptied(text, names) if exported(text) else text)

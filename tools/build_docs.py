@@ -24,6 +24,7 @@ from apidoc import DocFilter
 from site_checks import check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
+from site_figures import check_figures, lighten
 from site_reference import add_reference, check_reference, write_reference
 from site_rewrites import (
     LANGS,
@@ -160,6 +161,7 @@ def render(cfg, work, renamed, lessons):
     add_styles(out)
     for path in out.rglob("*.html"):
         finish_page(path, out, cfg, renamed, lessons)
+    lighten(out)
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
     add_blank(cfg, out)
@@ -168,8 +170,9 @@ def render(cfg, work, renamed, lessons):
     write_reference(cfg, work, out, renamed)
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
-    warnings = [w for w in site.warnings if "broken link" not in w]
-    return [*warnings, *check_site(cfg.doc_path), *check_reference(cfg.doc_path)]
+    checks = check_site, check_reference, check_figures
+    wrong = [w for w in site.warnings if "broken link" not in w]
+    return wrong + [line for check in checks for line in check(cfg.doc_path)]
 
 
 def build(fresh=True):
