@@ -404,7 +404,7 @@ def toy_project(root, notebooks=TOY):
     (nbs / "styles.css").write_text((real / "styles.css").read_text())
     (nbs / "sidebar.yml").write_text(SIDEBAR)
     meta = dict(kernelspec=dict(display_name="python3", language="python", name="python3"))
-    for folder in ("deep", "languages", "cards"):
+    for folder in ("deep", "languages", "cards", "tasks"):
         (nbs / folder).mkdir()
     (nbs / "cards/a.pdf").write_bytes(b"%PDF")
     for name, cells in notebooks.items():

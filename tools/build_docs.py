@@ -133,7 +133,7 @@ def rewrite(cfg, processed, work, lessons):
 # ---- 3. pages
 
 def finish_page(path, out, cfg, renamed, lessons):
-    "Formulas, languages, what keyboard and search need, ticks, and 'View source' to the notebook as the repository names it."
+    "Formulas, languages, keyboard and search, ticks, and 'View source' to the notebook as the repository names it."
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
     html = keep_punctuation(plain_description(mark_languages(path.read_text())))
     html = add_search(add_access(set_formulas(html), to_root), to_root)

@@ -1,5 +1,6 @@
 """For fingers, keyboards and those who listen: a link to the text, contents on phones, a sidebar that folds by itself,
-tables that can be read on 390 pixels. Finished pages are rewritten; the rest is `site_libs/access.js` and `css/access.css`."""
+tables that can be read on 390 pixels. Here finished pages are rewritten; `site_libs/access.js` and `access.css` do the
+rest."""
 import re
 from html import escape, unescape
 
@@ -9,8 +10,8 @@ LANG = re.compile(r'<html lang="([a-z]+)')
 CONTENTS = re.compile(r'<nav id="TOC".*?(<ul>.*</ul>)\s*</nav>', re.S)
 TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.S)
 SECTION = re.compile(
-    r'<li class="sidebar-item sidebar-item-section"><div class="sidebar-item-container"><a [^>]*>(.*?)</a><a [^>]*>.*?</a>'
-    r'</div><ul id="quarto-sidebar-section-\d+" class="[^"]*">(.*?)</ul></li>',
+    r'<li class="sidebar-item sidebar-item-section"><div class="sidebar-item-container"><a [^>]*>(.*?)</a>'
+    r'<a [^>]*>.*?</a></div><ul id="quarto-sidebar-section-\d+" class="[^"]*">(.*?)</ul></li>',
     re.S,
 )
 SCHEME = re.compile(r'<a (class="quarto-color-scheme-toggle[^>]*?) href=""([^>]*?)onclick="([^"]*)"([^>]*)>(.*?)</a>')

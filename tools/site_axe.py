@@ -1,5 +1,5 @@
-"""What axe-core, a checker of accessibility, and a phone's width say about every page of a site, in both themes, seen by
-chromium. Run: `python tools/site_axe.py _docs`; it prints counts by impact, and fails for what is critical or serious."""
+"""What axe-core, a checker of accessibility, and the width of a phone say about every page of a site, in both themes.
+Run: `python tools/site_axe.py _docs`. It prints counts by impact, and fails for what is critical or serious."""
 import json
 import os
 import shutil
@@ -15,28 +15,31 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+SWITCHES = "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"
 GRAVE = "critical", "serious"
-SECONDS = 1800  # for a whole site
-# Shows one page after the other in a frame, on a screen and on a phone, light and dark, and sends back what is wrong.
-LOOK = """<!doctype html><html lang="en"><title>Look</title><body><script type="module">
-const pages = await (await fetch("pages.json")).json()
-const axe = await (await fetch("axe.js")).text()
+SECONDS = 300  # for one page
+# A page of ours beside the site, which opens the site's pages in a frame; what it sends arrives in Python.
+FRAMED = """<!doctype html><html lang="en"><title>Look</title><body><script type="module">
 const wait = (ms) => new Promise((done) => setTimeout(done, ms))
 const send = (body) => fetch("found", { method: "POST", body: JSON.stringify(body) })
 
 async function opened(page, scheme, width) {
   localStorage.setItem("smalldocs-scheme", scheme)
   const frame = document.createElement("iframe")
-  frame.width = width
-  frame.height = 900
+  Object.assign(frame, { width, height: 900, src: page })
   frame.style.border = 0
-  frame.src = page
   document.body.append(frame)
   await new Promise((done) => { frame.onload = done })
   await wait(150) // smalldocs.js looks at the theme 50 ms after it has set it
   return frame
 }
 
+try {
+  %s
+  await send(null)
+} catch (error) { await send({ error: error.stack }) }
+</script>"""
+LOOK = """
 async function judge(page, scheme) {
   const frame = await opened(page, scheme, 1300)
   frame.contentWindow.eval(axe)
@@ -54,25 +57,17 @@ async function tooWide(page) {
   return Math.max(0, scrollWidth - 390)
 }
 
-try {
-  for (const page of pages) {
-    const light = await judge(page, "default")
-    const dark = await judge(page, "alternate")
-    await send({ page, light, dark, wide: await tooWide(page) })
-  }
-  await send(null)
-} catch (error) { await send({ error: error.stack }) }
-</script>"""
-
-
-def axe_source():
-    "The script of axe-core, which the package axe-core-python carries (MPL 2.0); None where it is not installed."
-    found = find_spec("axe_core_python")
-    return found and (Path(found.origin).parent / "axe.min.js").read_text()
+const axe = await (await fetch("axe.js")).text()
+for (const page of await (await fetch("pages.json")).json()) {
+  const light = await judge(page, "default")
+  const dark = await judge(page, "alternate")
+  await send({ page, light, dark, wide: await tooWide(page) })
+}
+"""
 
 
 class Handler(SimpleHTTPRequestHandler):
-    "Serves the site, three files more, and takes what the page with the frame sends back."
+    "Serves the site and a few files more, and takes what our page sends back."
 
     def __init__(self, extra, found, *args, **kwargs):
         self.extra, self.found = extra, found
@@ -81,11 +76,10 @@ class Handler(SimpleHTTPRequestHandler):
     def do_GET(self):
         if self.path not in self.extra:
             return super().do_GET()
-        kind, text = self.extra[self.path]
         self.send_response(200)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Type", "text/html; charset=utf-8" if self.path.endswith("html") else "text/plain")
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write(self.extra[self.path].encode())
 
     def do_POST(self):
         self.found.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -96,18 +90,16 @@ class Handler(SimpleHTTPRequestHandler):
         pass
 
 
-def look(folder, pages, axe):
-    "What is wrong with each of these pages: `{page, light, dark, wide}`, one after the other."
-    extra = {
-        "/look.html": ("text/html", LOOK),
-        "/pages.json": ("application/json", json.dumps(pages)),
-        "/axe.js": ("text/javascript", axe),
-    }
+def browsed(folder, script, files=()):
+    "What a script sends that opens pages of a site; it may fetch these `files`, texts by their names."
+    extra = {"/look.html": FRAMED % script} | {f"/{name}": text for name, text in dict(files).items()}
     found = Queue()
     server = ThreadingHTTPServer(("localhost", 0), partial(Handler, extra, found, directory=folder))
     Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://localhost:{server.server_port}/look.html"
     with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = start(f"http://localhost:{server.server_port}/look.html", profile)
+        command = [CHROMIUM, *SWITCHES, f"--user-data-dir={profile}", url]
+        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             while (answer := found.get(timeout=SECONDS)) is not None:
                 if "error" in answer:
@@ -117,12 +109,18 @@ def look(folder, pages, axe):
             browser.kill()
             browser.wait()
             server.shutdown()
+            server.server_close()
 
 
-def start(url, profile):
-    "Chromium, without a window."
-    switches = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
-    return subprocess.Popen([CHROMIUM, *switches, url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def axe_source():
+    "The script of axe-core, which the package axe-core-python carries (MPL 2.0); None where it is not installed."
+    found = find_spec("axe_core_python")
+    return found and (Path(found.origin).parent / "axe.min.js").read_text()
+
+
+def look(folder, pages, axe):
+    "What is wrong with each of these pages: `{page, light, dark, wide}`, one after the other."
+    return browsed(folder, LOOK, {"pages.json": json.dumps(pages), "axe.js": axe})
 
 
 def pages_of(folder):

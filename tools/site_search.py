@@ -1,4 +1,4 @@
-"""The index of the search: what `site_libs/search.js` reads. Prose only, without code and without the exercises' source; a
+"""The index of the search, which `site_libs/search.js` reads: prose, without code and without the exercises' source. A
 lesson knows its title in every language of the front page's table, and counts for more than a reference."""
 import json
 import posixpath
@@ -13,14 +13,16 @@ SHOWN, LONGEST = 100, 600  # letters of a section that are kept as they are, and
 COMMON = 20  # pages that have a word: more, and it says nothing about a page
 VOID = {"br", "hr", "img", "input", "wbr", "meta", "link", "source", "path", "line", "rect", "circle"}
 SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption"}
-NOT_READ = {"contents", "nav-tabs", "languages", "cell-output-display", "quarto-title-breadcrumbs"}
-BLOCKS = {"p", "li", "td", "th", "tr", "div", "summary", "section", "h1", "h2", "h3", "h4", "h5", "h6", "br", "dd", "dt"}
+NOT_READ = {"contents", "nav-tabs", "languages", "cell-output-display", "quarto-back-to-top"}
+BLOCKS = {"p", "li", "td", "th", "tr", "div", "summary", "section", "br", "dd", "dt"}
 HEADINGS = {"h2", "h3", "h4", "h5", "h6"}
 BOX = re.compile(r'<div class="smalldocs-search".*?</div></div>', re.S)
 FUSE = re.compile(r'<script src="[^"]*/fuse\.min\.js"[^>]*></script>')
-SEARCH_BOX = """<div class="site-search" role="search"><input type="search" class="form-control form-control-sm"
- placeholder="Search" aria-label="Search" autocomplete="off"><div class="search-results" hidden><p role="status"></p><ol></ol>
-</div></div>""".replace("\n", "")
+SEARCH_BOX = (
+    '<div class="site-search" role="search"><input type="search" class="form-control form-control-sm"'
+    ' placeholder="Search" aria-label="Search" autocomplete="off">'
+    '<div class="search-results" hidden><p role="status"></p><ol></ol></div></div>'
+)
 REFERENCE, ASIDE, LESSON = .4, .8, 1  # how much a page counts
 TITLE_ROW = re.compile(r'<tr>\s*<td[^>]*>[^<]*</td>\s*<td[^>]*><a href="([\w/]+\.html)">.*?</tr>', re.S)
 OTHER_TITLE = re.compile(r'<td[^>]* lang="(?:ja|zh-Hans|ko)"[^>]*>(.*?)</td>', re.S)
@@ -49,7 +51,7 @@ class Prose(HTMLParser):
             self.handle_data("_")
         attrs, self.ended = dict(attrs), False
         classes = (attrs.get("class") or "").split()
-        skip = tag in SKIPPED or not NOT_READ.isdisjoint(classes)
+        skip = tag in SKIPPED or not NOT_READ.isdisjoint([*classes, attrs.get("id")])
         self.open.append((tag, skip))
         self.skipped += skip
         if tag in HEADINGS and attrs.get("data-anchor-id"):
@@ -104,7 +106,7 @@ def weight_of(notebook):
 
 
 def other_titles(index):
-    "The titles of the lessons in other languages, from the tables of the front page: `{'attention.html': ['注意力', ...]}`."
+    "Titles of lessons in other languages, from the tables of the front page: `{'attention.html': ['注意力', ...]}`."
     rows = TITLE_ROW.finditer(index.read_text())
     return {row[1]: [tidy(title) for title in OTHER_TITLE.findall(row[0])] for row in rows}
 
