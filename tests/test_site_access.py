@@ -14,11 +14,11 @@ import site_access as access
 import site_axe
 import site_math as math
 import site_search as search
+from build_math_font import known_signs
 from site_checks import PageFacts
 from site_rewrites import CODE, SiteError
 from test_site import TOY, build, cell, toy_project
 
-MATH = ROOT / "tools/site_libs/math"
 FORMULA = re.compile(r"(?<![\\$])\$\$?((?! )[^$`]+?)(?<! )\$\$?")
 in_browser = pytest.mark.skipif(not CHROMIUM, reason="no chromium here: this is seen only in a browser")
 
@@ -68,11 +68,9 @@ def test_a_wrong_formula_is_named():
 
 
 def test_the_font_has_every_sign_of_the_formulas():
-    ranges = [line[2:].split("-") for line in (MATH / "unicodes.txt").read_text().split() if line.startswith("U+")]
-    known = {chr(code) for r in ranges for code in range(int(r[0], 16), int(r[-1], 16) + 1)}
     formulas = {tex for path in (ROOT / "nbs").rglob("*.ipynb") for tex in formulas_of(path)}
     signs = set(re.sub("<[^>]*>", "", "".join(map(math.mathml, formulas))))
-    assert len(formulas) > 500 and not signs - known
+    assert len(formulas) > 500 and not signs - known_signs()
 
 
 def formulas_of(path):
