@@ -65,15 +65,13 @@
     return element
   }
 
-  // A part of a text around the first word that was found, which is marked
+  // A part of a text, around the first word that it has, which is marked
   function addText(place, text, words) {
-    const at = Math.max(0, ...words.map((word) => plain(text).indexOf(word)).slice(0, 1))
-    const start = at < AROUND - 10 ? 0 : at - 30
-    const line = add(place, "span", start ? "… " : "", "search-text")
-    const word = words.find((w) => plain(text).indexOf(w) === at && w)
-    if (!word) return line.append(text.slice(0, AROUND))
-    line.append(text.slice(start, at))
-    add(line, "mark", text.slice(at, at + word.length))
+    const word = words.find((one) => plain(text).includes(one)) || ""
+    const at = plain(text).indexOf(word)
+    const start = at + word.length > AROUND ? at - 30 : 0
+    const line = add(place, "span", (start ? "… " : "") + text.slice(start, at), "search-text")
+    if (word) add(line, "mark", text.slice(at, at + word.length))
     line.append(text.slice(at + word.length, start + AROUND))
   }
 
@@ -81,7 +79,9 @@
     const [id, heading, text] = section || page.sections[0] || ["", "", ""]
     const link = add(add(list, "li"), "a")
     link.href = root + page.href + (section && id ? `#${id}` : "")
-    add(link, "span", page.titles.find((title) => words.some((word) => plain(title).includes(word))) || page.titles[0], "search-title")
+    const asked = (title) => words.some((word) => plain(title).includes(word))
+    const named = page.titles.slice(1).find(asked) // in another language
+    add(link, "span", page.titles[0] + (named ? ` · ${named}` : ""), "search-title")
     if (section && heading) add(link, "span", heading, "search-heading")
     if (text) addText(link, text, words)
   }
