@@ -13,7 +13,8 @@ SHOWN, LONGEST = 100, 600  # letters of a section that are kept as they are, and
 COMMON = 20  # pages that have a word: more, and it says nothing about a page
 VOID = {"br", "hr", "img", "input", "wbr", "meta", "link", "source", "path", "line", "rect", "circle"}
 SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption"}
-NOT_READ = {"contents", "nav-tabs", "languages", "cell-output-display", "quarto-back-to-top"}
+NOT_READ = {"contents", "nav-tabs", "languages", "lesson-links", "lesson-map", "cell-output-display",
+    "quarto-back-to-top"}
 BLOCKS = {"p", "li", "td", "th", "tr", "div", "summary", "section", "br", "dd", "dt"}
 HEADINGS = {"h2", "h3", "h4", "h5", "h6"}
 BOX = re.compile(r'<div class="smalldocs-search".*?</div></div>', re.S)

@@ -11,7 +11,7 @@
   const root = document.querySelector('meta[name="smalldocs:offset"]').content
   const MOST = 12 // results that are shown
   const AROUND = 110 // letters of a section that are shown
-  const TITLE = 100, HEADING = 10, TEXT = 1 // a title says more than a heading, and a heading more than text
+  const TITLE = 100, SUMMARY = 12, HEADING = 10, TEXT = 1 // what a match counts there; a page begins with its summary
   let index = null
 
   const plain = (text) => text.normalize("NFKC").toLowerCase()
@@ -25,21 +25,23 @@
     return /[\p{L}\p{N}]/u.test(text[at - 1]) ? 1 : 2
   }
 
-  function inSection([, heading, text], words) {
-    const best = words.map((word) => Math.max(HEADING * match(heading, word), TEXT * match(text, word)))
+  function inSection([id, heading, text], words) {
+    const weight = id ? TEXT : SUMMARY
+    const best = words.map((word) => Math.max(HEADING * match(heading, word), weight * match(text, word)))
     return { found: best.map(Boolean), score: best.reduce((sum, x) => sum + x, 0) }
   }
 
-  // A page counts by its title and its best section; how many sections have a word decides between equals
+  // A page counts by its title and its two best sections; how many sections have a word decides between equals
   function inPage(page, words) {
     const titles = words.map((word) => TITLE * Math.max(...page.plain.titles.map((title) => match(title, word))))
     const sections = page.plain.sections.map((section) => inSection(section, words))
     const scores = sections.map((section) => section.score)
-    const best = scores.indexOf(Math.max(...scores))
+    const [first = 0, second = 0] = [...scores].sort((a, b) => b - a)
     const found = words.filter((_, i) => titles[i] || sections.some((section) => section.found[i])).length
     const often = scores.filter(Boolean).length
-    const score = titles.reduce((sum, x) => sum + x, 0) + (scores[best] || 0) + often / 10
-    return { page, found, score: score * page.weight, section: titles.some(Boolean) ? null : page.sections[best] }
+    const score = titles.reduce((sum, x) => sum + x, 0) + first + second + often / 10
+    const section = titles.some(Boolean) ? null : page.sections[scores.indexOf(first)]
+    return { page, found, score: score * page.weight, section }
   }
 
   function search(text) {
