@@ -1,4 +1,4 @@
-"""Make the font of the formulas, `site_libs/math/stix-two-math.woff2`: STIX Two Math with the signs that a course needs.
+"""Make the font of the formulas, `site_libs/math/stix-two-math.woff2`: STIX Two Math, with the signs that a course has.
 Run: `python tools/build_math_font.py ORIGINAL`, the .woff2 of npm's @fontsource/stix-two-math 5.3.0; needs brotli."""
 import sys
 from pathlib import Path
