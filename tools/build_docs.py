@@ -1,5 +1,5 @@
 """Build the site into `_docs/`, without Quarto: nbdev processes the notebooks, a few source rewrites follow, smalldocs
-renders the pages, and KaTeX is served from the site itself. Run in the repository: `python tools/build_docs.py`;
+renders the pages. Run in the repository: `python tools/build_docs.py`;
 with `--cached`, notebooks that have not changed since the last run are not processed again.
 Fails on an unresolved reference, a double id, a broken link, and on anything a page would load from elsewhere."""
 import json
@@ -21,6 +21,7 @@ from smalldocs.markdown import split_front_matter
 from smalldocs.site import build as render_site
 
 from apidoc import DocFilter
+from site_access import add_access
 from site_checks import check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
@@ -36,9 +37,10 @@ from site_rewrites import (
     rewrite_cell,
     rewrite_links,
 )
+from site_math import set_formulas
+from site_search import add_search, write_index
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
-KATEX = re.compile(r"https://cdn\.jsdelivr\.net/npm/katex@[\d.]+/dist")
 
 
 # ---- 1. nbdev
@@ -134,10 +136,10 @@ def rewrite(cfg, processed, work, lessons):
 # ---- 3. pages
 
 def finish_page(path, out, cfg, renamed, lessons):
-    "KaTeX from the site itself, languages, ticks, and 'View source' to the notebook as the repository names it."
+    "Formulas, languages, keyboard and search, ticks, and 'View source' to the notebook as the repository names it."
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
-    html = KATEX.sub(f"{to_root}site_libs/katex", path.read_text())
-    html = keep_punctuation(plain_description(mark_languages(html)))
+    html = keep_punctuation(plain_description(mark_languages(path.read_text())))
+    html = add_search(add_access(set_formulas(html), to_root), to_root)
     html = add_progress(html, to_root, lesson_pages(lessons, renamed))
     html = add_reference(html, path.relative_to(out).as_posix(), to_root, cfg, renamed)
     source = f"{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/"
@@ -164,6 +166,7 @@ def render(cfg, work, renamed, lessons):
     lighten(out)
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
+    write_index(out, renamed)
     add_blank(cfg, out)
     if (cfg.lib_path / "data/demo").exists():  # the project has a trained model
         import_module("site_live").add_live(out)  # with torch, which takes seconds to import

@@ -1,0 +1,284 @@
+"""Fingers, keyboards, searches: what tools/site_access.py, site_math.py and site_search.py make of pages, and a small
+site looked at by axe-core and used by keyboard in chromium."""
+import json
+import re
+import sys
+
+import pytest
+from conftest import CHROMIUM, ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+pytest.importorskip("smalldocs")
+pytest.importorskip("py_mini_racer", reason="without an engine for JavaScript no formula is set")
+import site_access as access
+import site_axe
+import site_math as math
+import site_search as search
+from build_math_font import known_signs
+from site_checks import PageFacts
+from site_rewrites import CODE, SiteError
+from test_site import TOY, build, cell, toy_project
+
+FORMULA = re.compile(r"(?<![\\$])\$\$?((?! )[^$`]+?)(?<! )\$\$?")
+in_browser = pytest.mark.skipif(not CHROMIUM, reason="no chromium here: this is seen only in a browser")
+
+
+# ---- formulas
+
+def test_a_formula_becomes_mathml():
+    html = math.set_formulas('<body><main><span class="math inline">\\(d_{model} \\lt 9\\)</span></main>')
+    assert "<msub><mi>d</mi><mtext>model</mtext></msub>" in html and "&lt;" in html and "\\" not in html
+
+
+def test_letters_below_stay_letters():
+    assert "<mi>i</mi><mi>j</mi>" in math.mathml("a_{ij}")
+
+
+def test_the_number_of_an_equation_stands_beside_it():
+    html = math.set_formula(r"E = mc^2 \tag{2}", display=True)
+    assert html.startswith('<span class="numbered">') and html.endswith("</math></span><span>(2)</span></span>")
+
+
+def test_a_long_formula_in_the_text_may_break():
+    assert "<wbr>" in math.broken(r"4 n d_{model} d_{ff} = 16 n d_{model}^2")
+    assert "<wbr>" not in math.broken(r"d_k = 64")
+
+
+@pytest.mark.parametrize("html, formulas", [
+    ("<p>divided by √d_k;</p>", 1),
+    ("<p>除以 √d_k；d_model</p>", 2),
+    ("<p>of d_key, a.d_k, my_d_k</p>", 0),
+    ("<pre>√d_k</pre><code>d_k</code><svg><text>d_k</text></svg>", 0),
+    ('<p><img alt="√d_k"></p>', 0),
+])
+def test_roots_in_the_text_become_formulas(html, formulas):
+    done = math.set_plain(f"<title>√d_k</title><body>{html}")
+    assert done.count("<math>") == formulas and "<title>√d_k</title>" in done
+
+
+def test_contents_show_formulas():
+    heading = '<h2 data-anchor-id="a">Why <span class="math inline">\\(d_k\\)</span></h2>'
+    done = math.set_formulas(f'<a href="#a" id="toc-a" class="b">Why d_k</a><body>{heading}')
+    assert re.search(r'id="toc-a" class="b">Why <span class="math inline"><math>', done)
+
+
+def test_a_wrong_formula_is_named():
+    with pytest.raises(SiteError, match="frak"):
+        math.set_formulas('<body><span class="math inline">\\(\\frak{\\)</span>')
+
+
+def test_the_font_has_every_sign_of_the_formulas():
+    formulas = {tex for path in (ROOT / "nbs").rglob("*.ipynb") for tex in formulas_of(path)}
+    signs = set(re.sub("<[^>]*>", "", "".join(map(math.mathml, formulas))))
+    assert len(formulas) > 500 and not signs - known_signs()
+
+
+def formulas_of(path):
+    "What stands between dollar signs in a notebook's text."
+    cells = json.loads(path.read_text())["cells"]
+    texts = [CODE.sub("", "".join(c["source"])) for c in cells if c["cell_type"] == "markdown"]
+    return [tex for text in texts for tex in FORMULA.findall(text)]
+
+
+# ---- pages
+
+TABLE = """<table class="a"><thead><tr><th></th><th>Type</th><th>Details</th></tr></thead>
+<tbody><tr><td>q</td><td lang="en"></td><td>Queries, shape (..., n, d), one row for each</td></tr></tbody></table>"""
+
+
+def test_a_table_with_prose_names_its_cells():
+    html = access.readable(TABLE)
+    assert html.startswith('<table class="stacks a"><thead><tr><td></td><th>Type</th>')
+    assert '<td data-label="">q</td><td data-label="Type" lang="en"></td><td data-label="Details">Queries' in html
+
+
+def test_a_table_of_numbers_stays():
+    table = TABLE.replace("Queries, shape (..., n, d), one row for each", "0.5")
+    assert access.readable(table) == table.replace("<th></th>", "<td></td>")
+
+
+# ---- a small site
+
+TITLES = """| § | Lesson | What it is about | 日本語 | 中文 | 한국어 |
+|---|---|---|---|---|---|
+| 3.2 | [Attention](01_toy.ipynb) | From a dict | アテンション | 注意力 | 어텐션 |
+| 5.4 | [Regularization](12_regularization.ipynb) | Dropout | 正則化 | 正则化 | 정칙화 |
+"""
+WORDS = """| English | 日本語 | 中文 | 한국어 | What it means |
+|---|---|---|---|---|
+| attention | アテンション | 注意力 | 어텐션 | A weighted mean of values; the weights say how well a query fits |
+| regularization | 正則化 | 正则化 | 정칙화 | What keeps a model from learning its examples by heart |
+"""
+MORE = {
+    "index.ipynb": [*TOY["index.ipynb"], cell(TITLES)],
+    "01_toy.ipynb": [
+        cell("# Attention\n\n> From a dict to √d_k"),
+        *TOY["01_toy.ipynb"][1:],
+        cell("## A query among keys\n\nEach query, $d_k = 64$ wide, asks.\n\n```python\nsecret = 1\n```"),
+    ],
+    "12_regularization.ipynb": [
+        cell("# Regularization\n\n> Dropout"),
+        cell("::: {.note}\n\nA query is dropped.\n\n:::"),
+    ],
+    "glossary.ipynb": [cell("# Glossary\n\n> Words"), cell("## Attention and query\n\n" + WORDS)],
+    "tasks/01_toy.ipynb": [cell("# Tasks of lesson 1\n\n> Attention"), cell("## A query\n\nWrite attention.")],
+}
+SIDEBAR = """website:
+  sidebar:
+    contents:
+      - href: index.ipynb
+      - section: "The model"
+        contents: [{href: 01_toy.ipynb}, {href: 12_regularization.ipynb}]
+      - section: "The rest"
+        contents:
+          - href: glossary.ipynb
+          - href: deep/01_inner.ipynb
+          - href: languages/ja.ipynb
+          - href: tasks/01_toy.ipynb
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    root = tmp_path_factory.mktemp("access")
+    toy_project(root, TOY | MORE)
+    (root / "nbs/sidebar.yml").write_text(SIDEBAR)
+    run = build(root)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return root / "_docs"
+
+
+def test_the_text_is_the_first_stop_of_the_keyboard(site):
+    html = (site / "toy.html").read_text()
+    stops = re.findall(r"<(?:a [^>]*href|button|input|summary)[^>]*>", html.partition("<body")[2])
+    assert 'class="skip-link" href="#quarto-document-content"' in stops[0]
+    assert html.count('id="quarto-document-content" tabindex="-1"') == 1
+    assert 'class="skip-link" href="#quarto-document-content">本文へ' in (site / "languages/ja.html").read_text()
+
+
+def test_contents_are_folded_under_the_title(site):
+    html = (site / "toy.html").read_text()
+    assert re.search(r'</header><details class="contents"><summary>On this page</summary><ul><li><a href="#', html)
+    assert "このページの内容" in (site / "languages/ja.html").read_text()
+    assert [i for i in PageFacts(html).ids if i.startswith("toc-")]
+
+
+def test_only_the_section_of_the_page_is_open(site):
+    html = (site / "toy.html").read_text()
+    assert re.findall(r'<details( open)?><summary class="sidebar-link">', html) == [" open", ""]
+    assert 'data-exercises="01.1 01.2" href="toy.html" class="sidebar' in html
+
+
+def test_no_page_needs_a_script_for_its_formulas(site):
+    html = (site / "toy.html").read_text()
+    assert "katex" not in html and "\\(" not in html and "<msub><mi>d</mi><mi>k</mi></msub>" in html
+    assert (site / "site_libs/math/stix-two-math.woff2").is_file()
+
+
+def test_the_index_has_prose_and_titles_in_all_languages(site):
+    text = (site / "search.json").read_text()
+    pages = {page["href"]: page for page in json.loads(text)}
+    assert len(pages) == 6 and "tasks/toy.html" not in pages
+    assert pages["regularization.html"]["titles"] == ["Regularization", "正則化", "正则化", "정칙화"]
+    assert pages["toy.html"]["weight"] > pages["deep/inner.html"]["weight"] > pages["glossary.html"]["weight"]
+    sections = {id: (heading, text) for id, heading, text in pages["toy.html"]["sections"]}
+    assert sections["a-query-among-keys"] == ("A query among keys", "Each query, d_k=64 wide, asks.")
+    assert sections["twice"][0] == "twice" and "secret" not in text
+
+
+def test_an_index_that_grows_too_large_is_refused(site, monkeypatch):
+    monkeypatch.setattr(search, "LIMIT", 100)
+    with pytest.raises(SiteError, match="search.json has"):
+        search.write_index(site, {"index.ipynb": "index.ipynb"})
+
+
+def test_each_word_is_kept_once():
+    sections = [["", "", "x" * 99 + " one end the two the three"], ["a", "A", "two " + "y" * 99 + " two one four 5"]]
+    assert search.condensed(sections, {"the"}) == [
+        ["", "", "x" * 99 + " one end two three"], ["a", "A", "two " + "y" * 99 + " four"]
+    ]
+
+
+SEARCH = """
+const frame = await opened("toy.html", "default", 1300)
+const page = frame.contentDocument
+const input = page.querySelector(".site-search input")
+const results = page.querySelector(".search-results")
+const links = () => [...results.querySelectorAll("a")]
+const press = (key) => {
+  page.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }))
+}
+async function type(text) {
+  input.focus()
+  input.value = text
+  input.dispatchEvent(new Event("input"))
+  await wait(100)
+}
+const first = {}
+for (const text of ["query", "attention", "正則化", "正则化", "어텐션", "정칙화", "xylophone"]) {
+  await type(text)
+  first[text] = links().map((link) => link.getAttribute("href"))
+}
+const said = results.querySelector("[role=status]").textContent
+await type("query")
+const open = !results.hidden
+press("Escape")
+const escaped = results.hidden && page.activeElement === input
+await type("query")
+press("ArrowDown")
+const down = page.activeElement === links()[0]
+press("ArrowUp")
+const up = page.activeElement === input
+press("Enter")
+const followed = results.hidden && frame.contentWindow.location.hash
+await send({ first, said, open, escaped, down, up, followed })
+"""
+
+
+@in_browser
+def test_search_by_keyboard_in_four_languages(site):
+    (answer,) = site_axe.browsed(site, SEARCH)
+    first = answer.pop("first")
+    assert first["query"][:2] == ["./toy.html#a-query-among-keys", "./glossary.html#attention-and-query"]
+    assert [first[text][0] for text in ("attention", "어텐션")] == ["./toy.html"] * 2
+    assert [first[text][0] for text in ("正則化", "正则化", "정칙화")] == ["./regularization.html"] * 3
+    assert not any("tasks" in href for hrefs in first.values() for href in hrefs) and first["xylophone"] == []
+    assert answer == {"said": "Nothing found", "open": True, "escaped": True, "down": True, "up": True,
+                      "followed": "#a-query-among-keys"}
+
+
+# ---- axe-core
+
+BAD = """<!doctype html><html lang="en"><title>Bad</title><body><main><h1>Bad</h1><img src="a.png">
+<p style="color: #aaa">Pale</p><div style="width: 500px">Wide</div></main></body></html>"""
+has_axe = pytest.mark.skipif(not site_axe.axe_source(), reason="axe-core-python is not installed: pip install '.[dev]'")
+
+
+@in_browser
+@has_axe
+def test_axe_sees_what_is_bad(tmp_path):
+    (tmp_path / "bad.html").write_text(BAD)
+    (answer,) = site_axe.look(tmp_path, site_axe.pages_of(tmp_path), site_axe.axe_source())
+    said = "\n".join(site_axe.complaints(answer))
+    for part in ("(light): image-alt at img", "(dark): color-contrast at p", "pixels wider than a phone"):
+        assert part in said
+    assert site_axe.counts([answer])["light"]["critical", "image-alt"] == 1
+
+
+@in_browser
+@has_axe
+def test_axe_finds_nothing_grave_on_a_small_site(site):
+    assert grave(site, site_axe.pages_of(site)) == []
+
+
+def grave(folder, pages):
+    answers = site_axe.look(folder, pages, site_axe.axe_source())
+    return [line for answer in answers for line in site_axe.complaints(answer)]
+
+
+@in_browser
+@has_axe
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / "_docs/index.html").exists(), reason="the site is not built: make docs")
+def test_axe_finds_nothing_grave_on_the_site():
+    assert grave(ROOT / "_docs", site_axe.pages_of(ROOT / "_docs")) == []

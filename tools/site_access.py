@@ -1,0 +1,106 @@
+"""For fingers, keyboards and those who listen: a link to the text, contents on phones, a sidebar that folds by itself,
+tables that can be read on 390 pixels. Here finished pages are rewritten; `site_libs/access.js` and `access.css` do the
+rest."""
+import re
+from html import escape, unescape
+
+TO_TEXT = {"en": "To the text", "ja": "本文へ", "zh": "跳到正文", "ko": "본문으로"}
+ON_THIS_PAGE = {"en": "On this page", "ja": "このページの内容", "zh": "本页内容", "ko": "이 페이지의 내용"}
+LANG = re.compile(r'<html lang="([a-z]+)')
+CONTENTS = re.compile(r'<nav id="TOC".*?(<ul>.*</ul>)\s*</nav>', re.S)
+TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.S)
+SECTION = re.compile(
+    r'<li class="sidebar-item sidebar-item-section"><div class="sidebar-item-container"><a [^>]*>(.*?)</a>'
+    r'<a [^>]*>.*?</a></div><ul id="quarto-sidebar-section-\d+" class="[^"]*">(.*?)</ul></li>',
+    re.S,
+)
+SCHEME = re.compile(r'<a (class="quarto-color-scheme-toggle[^>]*?) href=""([^>]*?)onclick="([^"]*)"([^>]*)>(.*?)</a>')
+TO_TOP = 'onclick="window.scrollTo(0, 0); return false;" role="button"'
+LANDMARKS = {  # what a screen reader calls the parts of a page
+    '<nav class="navbar ': "Site",
+    '<nav class="quarto-secondary-nav"': "Sidebar",
+    '<nav id="quarto-sidebar"': "Lessons",
+    '<div id="quarto-margin-sidebar"': "About this page",
+    '<nav id="TOC"': "Contents",
+    '<nav class="page-navigation"': "Before and after",
+}
+TABLE = re.compile(r"<table\b.*?</table>", re.S)
+ROW = re.compile(r"<tr\b.*?</tr>", re.S)
+HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.S)
+EMPTY_HEAD = re.compile(r"<th[^>]*></th>")
+CELL = re.compile(r"<td\b([^>]*)>(.*?)</td>", re.S)
+PROSE = 30  # letters in a cell which is read rather than looked up
+
+
+def add_access(html, to_root):
+    "A finished page, easier to reach and to read."
+    html = add_contents(add_skip_link(html))
+    html = SECTION.sub(fold_section, html)
+    html = SCHEME.sub(r'<button type="button" \1\2onclick="\3"\4>\5</button>', html)
+    html = html.replace(TO_TOP, 'href="#"').replace('role="img"></i>', 'aria-hidden="true"></i>')
+    html = name_landmarks(html)
+    html = TABLE.sub(lambda m: readable(m[0]), html)
+    return html.replace("</head>", f'<script src="{to_root}site_libs/access.js" defer></script></head>', 1)
+
+
+def in_language(html, words):
+    "The word in the language of the page."
+    return words.get(LANG.search(html)[1], words["en"])
+
+
+def add_skip_link(html):
+    "The first thing that the keyboard reaches leads to the text."
+    link = f'<a class="skip-link" href="#quarto-document-content">{in_language(html, TO_TEXT)}</a>'
+    html = re.sub(r"<body[^>]*>", lambda m: m[0] + link, html, count=1)
+    return html.replace('id="quarto-document-content"', 'id="quarto-document-content" tabindex="-1"', 1)
+
+
+def add_contents(html):
+    "The contents once more, folded under the title, where a screen has no room for them at the side."
+    contents = CONTENTS.search(html)
+    if not contents:
+        return html
+    links = re.sub(r' (?:id|class|data-scroll-target)="[^"]*"', "", contents[1])
+    folded = f'<details class="contents"><summary>{in_language(html, ON_THIS_PAGE)}</summary>{links}</details>'
+    return TITLE_BLOCK.sub(lambda m: m[0] + folded, html, count=1)
+
+
+def fold_section(m):
+    "A section of the sidebar, which the keyboard can fold; only the one with the page itself is open."
+    here = " open" if 'aria-current="page"' in m[2] else ""
+    return (
+        f'<li class="sidebar-item sidebar-item-section"><details{here}><summary class="sidebar-link">{m[1]}</summary>'
+        f'<ul class="list-unstyled sidebar-section depth1">{m[2]}</ul></details></li>'
+    )
+
+
+def name_landmarks(html):
+    "A name for each part that one can jump to, of which there are several."
+    for start, name in LANDMARKS.items():
+        role = ' role="complementary"' if start.startswith("<div") else ""
+        html = html.replace(start, start.replace(" ", f'{role} aria-label="{name}" ', 1), 1)
+    return html
+
+
+# ---- tables
+
+def readable(table):
+    "On a phone a table with prose becomes a list, whose entries name their columns. A head without a word is no head."
+    heads = [plain(head) for head in HEAD.findall(table.partition("</thead>")[0])]
+    table = EMPTY_HEAD.sub("<td></td>", table)
+    if len(heads) < 3 or not any(len(plain(cell)) > PROSE for _, cell in CELL.findall(table)):
+        return table
+    return ROW.sub(lambda m: name_cells(m[0], heads), table).replace('class="', 'class="stacks ', 1)
+
+
+def name_cells(row, heads):
+    "Each cell of a row with its column's name, for the phone; a row of heads stays."
+    if "<th" in row:
+        return row
+    names = iter(heads)
+    return CELL.sub(lambda m: f'<td data-label="{escape(next(names, ""))}"{m[1]}>{m[2]}</td>', row)
+
+
+def plain(html):
+    "The text of a bit of HTML."
+    return unescape(re.sub(r"<[^>]*>", "", html)).strip()

@@ -1,0 +1,148 @@
+"""The index of the search, which `site_libs/search.js` reads: prose, without code and without the exercises' source. A
+lesson knows its title in every language of the front page's table, and counts for more than a reference."""
+import json
+import posixpath
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+from site_rewrites import SiteError
+
+LIMIT = 400_000  # bytes
+SHOWN, LONGEST = 100, 600  # letters of a section that are kept as they are, and with the words that follow
+COMMON = 20  # pages that have a word: more, and it says nothing about a page
+VOID = {"br", "hr", "img", "input", "wbr", "meta", "link", "source", "path", "line", "rect", "circle"}
+SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption"}
+NOT_READ = {"contents", "nav-tabs", "languages", "lesson-links", "lesson-map", "cell-output-display",
+    "quarto-back-to-top"}
+BLOCKS = {"p", "li", "td", "th", "tr", "div", "summary", "section", "br", "dd", "dt"}
+HEADINGS = {"h2", "h3", "h4", "h5", "h6"}
+BOX = re.compile(r'<div class="smalldocs-search".*?</div></div>', re.S)
+FUSE = re.compile(r'<script src="[^"]*/fuse\.min\.js"[^>]*></script>')
+SEARCH_BOX = (
+    '<div class="site-search" role="search"><input type="search" class="form-control form-control-sm"'
+    ' placeholder="Search" aria-label="Search" autocomplete="off">'
+    '<div class="search-results" hidden><p role="status"></p><ol></ol></div></div>'
+)
+REFERENCE, ASIDE, LESSON = .4, .8, 1  # how much a page counts
+TITLE_ROW = re.compile(r'<tr>\s*<td[^>]*>[^<]*</td>\s*<td[^>]*><a href="([\w/]+\.html)">.*?</tr>', re.S)
+OTHER_TITLE = re.compile(r'<td[^>]* lang="(?:ja|zh-Hans|ko)"[^>]*>(.*?)</td>', re.S)
+
+
+# ---- pages
+
+def add_search(html, to_root):
+    "The box of our own search, in place of smalldocs' one."
+    script = f'<script src="{to_root}site_libs/search.js" defer></script>'
+    return BOX.sub(SEARCH_BOX, FUSE.sub(script, html))
+
+
+class Prose(HTMLParser):
+    "Title and sections of a page: `[[id, heading, text], ...]`; what stands above the first heading has no id."
+
+    def __init__(self, html):
+        super().__init__()
+        self.sections, self.title, self.open, self.skipped, self.ended = [["", "", ""]], "", [], 0, False
+        self.feed(html[html.index("<main"):])
+
+    def handle_starttag(self, tag, attrs):
+        if tag in VOID:
+            return
+        if self.ended and self.open and self.open[-1][0] == "msub":
+            self.handle_data("_")
+        attrs, self.ended = dict(attrs), False
+        classes = (attrs.get("class") or "").split()
+        skip = tag in SKIPPED or not NOT_READ.isdisjoint([*classes, attrs.get("id")])
+        self.open.append((tag, skip))
+        self.skipped += skip
+        if tag in HEADINGS and attrs.get("data-anchor-id"):
+            self.sections.append([attrs["data-anchor-id"], "", ""])
+
+    def handle_endtag(self, tag):
+        self.ended = True
+        while self.open and tag in [name for name, _ in self.open]:
+            name, skip = self.open.pop()
+            self.skipped -= skip
+            if name == tag:
+                break
+        if tag in BLOCKS:
+            self.handle_data(" ")
+
+    def handle_data(self, data):
+        inside = {name for name, _ in self.open}
+        if "h1" in inside:
+            self.title += data
+        elif not HEADINGS.isdisjoint(inside):
+            self.sections[-1][1] += data
+        elif not self.skipped:
+            self.sections[-1][2] += data
+
+
+# ---- the index
+
+def write_index(out, renamed):
+    "Replace smalldocs' index in the folder of the finished site; its pages are named by their notebooks in `renamed`."
+    hrefs = {posixpath.splitext(page)[0] + ".html": weight_of(notebook) for notebook, page in renamed.items()}
+    pages = {href: Prose((out / href).read_text()) for href, weight in hrefs.items() if weight}
+    titles, common = other_titles(out / "index.html"), common_words(pages.values())
+    index = [
+        {"href": href, "weight": hrefs[href], "titles": [tidy(page.title), *titles.get(href, [])],
+         "sections": condensed(page.sections, common)}
+        for href, page in pages.items()
+    ]
+    text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
+    if len(text.encode()) > LIMIT:
+        raise SiteError(f"search.json has {len(text.encode()):,} bytes, more than {LIMIT:,}")
+    (out / "search.json").write_text(text)
+
+
+def weight_of(notebook):
+    "A lesson counts for more than what stands beside the path, and that for more than a reference; tasks are left out."
+    folder, name = posixpath.split(notebook)
+    if folder == "tasks":
+        return 0
+    if not name[0].isdigit():
+        return REFERENCE
+    return ASIDE if folder else LESSON
+
+
+def other_titles(index):
+    "Titles of lessons in other languages, from the tables of the front page: `{'attention.html': ['注意力', ...]}`."
+    rows = TITLE_ROW.finditer(index.read_text())
+    return {row[1]: [tidy(title) for title in OTHER_TITLE.findall(row[0])] for row in rows}
+
+
+def common_words(pages):
+    "The words that say nothing about a page, since so many have them."
+    count = Counter(word for page in pages for word in set(words(" ".join(text for *_, text in page.sections))))
+    return {word for word, n in count.items() if n > COMMON}
+
+
+def condensed(sections, common):
+    "The sections of a page: the beginning of each, and then each word that is not common and comes first on this page."
+    out, seen = [], set(common)
+    for id, heading, text in sections:
+        heading, (shown, rest) = tidy(heading), cut(tidy(text))
+        seen.update(words(shown))
+        kept = []
+        for word in words(rest):
+            if word not in seen and not word.isdigit():
+                kept.append(word)
+                seen.add(word)
+        text = " ".join([shown, *kept])[:LONGEST]
+        out += [[id, heading, text]] if heading or text else []
+    return out
+
+
+def cut(text):
+    "The beginning of a text, to the end of a word, and what comes after it."
+    more, _, rest = text[SHOWN:].partition(" ")
+    return text[:SHOWN] + more, rest
+
+
+def tidy(text):
+    return " ".join(text.split())
+
+
+def words(text):
+    return re.findall(r"\w+", text.lower())
