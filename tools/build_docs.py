@@ -23,6 +23,7 @@ from apidoc import DocFilter
 from site_checks import check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
+from site_front import add_front
 from site_rewrites import (
     LANGS,
     SiteError,
@@ -33,6 +34,7 @@ from site_rewrites import (
     rewrite_cell,
     rewrite_links,
 )
+from site_slim import slim_page, slim_styles
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 KATEX = re.compile(r"https://cdn\.jsdelivr\.net/npm/katex@[\d.]+/dist")
@@ -139,7 +141,7 @@ def finish_page(path, out, cfg, renamed, lessons):
     source = f"{cfg.git_url}/blob/{cfg.branch}/"
     for old, new in renamed.items():
         html = html.replace(f'{source}{new}"', f'{source}{cfg.nbs_path.name}/{old}"')
-    path.write_text(html)
+    path.write_text(slim_page(html))
 
 
 def add_styles(out):
@@ -159,6 +161,8 @@ def render(cfg, work, renamed, lessons):
         finish_page(path, out, cfg, renamed, lessons)
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
+    add_front(cfg, out)
+    slim_styles(out)
     add_blank(cfg, out)
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)

@@ -1,0 +1,55 @@
+"""Take the README's pictures of the built site: `python tools/build_pictures.py`, after `make docs`, with chromium."""
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from nbdev.config import get_config
+from PIL import Image
+
+BROWSERS = "chromium", "chromium-browser", "google-chrome", "chrome"
+ALONE = """<style>body > *, main > :not(.front-first), .front-words { display: none !important }
+body > #quarto-content, .front-first { display: block !important; margin: 0 !important; padding: 0 !important }
+.front-live { border-radius: 0 !important; border: 0 !important } main { padding: 0 !important }</style>"""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        "Say nothing of each request."
+
+
+def photograph(page, file, width, height):
+    "Take a picture of a page of the site as a reader sees it who has a light screen; 64 colours are enough for it."
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not browser:
+        sys.exit("build_pictures: no chromium on this machine")
+    with tempfile.TemporaryDirectory() as profile:
+        switches = [
+            "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
+            f"--window-size={width},{height}", "--virtual-time-budget=20000", f"--screenshot={file}",
+        ]
+        subprocess.run([browser, *switches, page], check=True, stderr=subprocess.DEVNULL)
+    Image.open(file).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, optimize=True)
+
+
+def main():
+    "Both pictures: the first screen, and the live sentence alone."
+    cfg = get_config()
+    site, images = cfg.doc_path, cfg.nbs_path / "images"
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    photograph(f"{address}/index.html", images / "site.png", 1280, 800)
+    alone = Path(site, "alone.html")
+    alone.write_text((site / "index.html").read_text().replace("</head>", f"{ALONE}</head>"))
+    photograph(f"{address}/alone.html", images / "live.png", 620, 420)
+    alone.unlink()
+    server.shutdown()
+
+
+if __name__ == "__main__":
+    main()
