@@ -27,6 +27,7 @@ demo: .venv/ready
 	$(BIN)/tnb-demo --out $(OUT)
 
 export: .venv/ready
+	$(BIN)/python tools/build_colab.py
 	$(BIN)/nbdev-export
 	$(BIN)/python tools/build_exercises.py
 	$(BIN)/python tools/build_languages.py

@@ -24,6 +24,7 @@ from site_checks import check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
 from site_front import add_front
+from site_reference import add_reference, check_reference, write_reference
 from site_rewrites import (
     LANGS,
     SiteError,
@@ -138,6 +139,7 @@ def finish_page(path, out, cfg, renamed, lessons):
     html = KATEX.sub(f"{to_root}site_libs/katex", path.read_text())
     html = keep_punctuation(plain_description(mark_languages(html)))
     html = add_progress(html, to_root, lesson_pages(lessons, renamed))
+    html = add_reference(html, path.relative_to(out).as_posix(), to_root, cfg, renamed)
     source = f"{cfg.git_url}/blob/{cfg.branch}/"
     for old, new in renamed.items():
         html = html.replace(f'{source}{new}"', f'{source}{cfg.nbs_path.name}/{old}"')
@@ -164,9 +166,11 @@ def render(cfg, work, renamed, lessons):
     add_front(cfg, out)
     slim_styles(out)
     add_blank(cfg, out)
+    write_reference(cfg, work, out, renamed)
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
-    return [w for w in site.warnings if "broken link" not in w] + check_site(cfg.doc_path)
+    warnings = [w for w in site.warnings if "broken link" not in w]
+    return [*warnings, *check_site(cfg.doc_path), *check_reference(cfg.doc_path)]
 
 
 def build(fresh=True):

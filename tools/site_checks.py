@@ -1,6 +1,6 @@
 """What must hold of the built site.
 
-No page loads anything from elsewhere, ids are unique, and links inside the site lead somewhere."""
+No page loads anything from elsewhere, ids are unique, links inside the site lead somewhere, source links to a line."""
 
 import re
 from html.parser import HTMLParser
@@ -66,6 +66,7 @@ def check_page(path, page, pages):
     "Say what is wrong with one page."
     yield from (f"loads {url} from elsewhere" for url in page.loads if is_outside(url))
     yield from (f"id {i!r} comes twice (a heading named like a symbol?)" for i in doubles(page.ids))
+    yield from (f"{url} leads to no line" for url in page.links if url.endswith("#LNone"))
     inside = [url for url in page.links + page.loads if not is_outside(url)]
     yield from (f"broken link {url}" for url in dict.fromkeys(inside) if broken(path, url, pages))
 

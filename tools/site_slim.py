@@ -18,7 +18,7 @@ NAME = re.compile(r"[.#]([\w-]+)")
 ATTRIBUTE = re.compile(r"\b(?:class|id)=[\"']([^\"']*)")
 SCRIPT = re.compile(r"<script\b.*?</script>", re.S)
 WORD = re.compile(r"[\w-]+")
-BUNDLE = re.compile(r'<script src="([./]*)site_libs/bootstrap/bootstrap\.bundle\.min\.js"></script>')
+BUNDLE = re.compile(r'<script src="([^"]*)site_libs/bootstrap/bootstrap\.bundle\.min\.js"></script>')
 WAITING = re.compile(r'(<script src="[^"]*fuse\.min\.js")(?=></script>)')
 TOGGLES = {"collapse", "tab"}  # of Bootstrap's, what toggles.js knows
 FONT = re.compile(r"src:url\(\"fonts/bootstrap-icons\.[^}]*")

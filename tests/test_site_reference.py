@@ -1,0 +1,278 @@
+"""The site as a reference: Markdown of every page, lists for models, addresses, a lesson's links and its map."""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+from conftest import CHROMIUM, dom
+
+TOOLS = Path(__file__).parent.parent / "tools"
+sys.path.insert(0, str(TOOLS))
+pytest.importorskip("smalldocs")
+import build_colab  # noqa: E402
+import site_reference as sr  # noqa: E402
+from site_checks import PageFacts, check_site  # noqa: E402
+from site_map import LESSONS, LIT, figure_map  # noqa: E402
+from test_site import build, cell, toy_project  # noqa: E402
+
+CFG = SimpleNamespace(doc_url="https://toy.github.io/toy/", user="toy", repo="toy", branch="main",
+                      nbs_path=Path("nbs"), git_url="https://github.com/toy/toy")
+
+
+# ---- the map
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def links_of(svg):
+    "The `<a>` elements of the map."
+    return ElementTree.fromstring(svg.replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ')).findall(f".//{SVG}a")
+
+
+def test_every_box_of_the_map_leads_to_a_lesson_and_says_to_which():
+    svg = figure_map(None, "../")
+    assert len(svg) <= 15_000 and "#" not in re.sub(r'href="[^"]*"', "", svg)  # colours are those of the theme
+    assert {a.get("href") for a in links_of(svg)} == {f"../{page}" for page, _, _ in LESSONS.values()}
+    for a in links_of(svg):
+        assert a.get("aria-label").startswith(a.find(f"{SVG}text").text)
+        assert a.find(f"{SVG}rect") is not None
+
+
+def test_the_map_lights_the_boxes_of_the_lesson():
+    lit = [a.get("href") for a in links_of(figure_map("multihead.html", "")) if a.get("class") == "lit"]
+    assert lit == ["multihead.html"] * 3
+    assert not [a for a in links_of(figure_map(None, "")) if a.get("class") == "lit"]
+    here = [a.get("href") for a in links_of(figure_map("norms.html", "")) if a.get("aria-current")]
+    assert set(here) == {"norms.html"}
+
+
+def test_the_keyboard_stops_once_for_each_lesson():
+    stops = [a.get("href") for a in links_of(figure_map("attention.html", "")) if a.get("tabindex") != "-1"]
+    assert sorted(stops) == sorted(page for page, _, _ in LESSONS.values())
+
+
+def test_the_map_knows_only_lessons_that_exist():
+    pages = {path.stem.partition("_")[2] + ".html" for path in (TOOLS.parent / "nbs").glob("[0-9]*.ipynb")}
+    assert {*LIT} <= pages and set().union(*LIT.values()) <= {*LESSONS}
+
+
+# ---- a lesson's links
+
+def test_sections_of_the_paper_are_links():
+    assert sr.link_sections("(paper §3.2.1, equation 1)") == (
+        '(paper <a href="https://arxiv.org/html/1706.03762v7#S3.SS2.SSS1">§3.2.1</a>, equation 1)'
+    )
+    found = re.findall(r'#([\w.]+)">(§[\d.]+)<', sr.link_sections("§1–§3, §5.3."))
+    assert found == [("S1", "§1"), ("S3", "§3"), ("S5.SS3", "§5.3")]
+
+
+TITLE = '<head></head><header><div class="description">From the paper (§3.1)</div>' + sr.ROOM
+
+
+def test_a_lesson_links_to_colab_notebook_source_and_markdown():
+    renamed = {"engine/01_packing.ipynb": "engine/packing.ipynb"}
+    html = sr.add_reference(TITLE, "engine/packing.html", "../", CFG, renamed)
+    assert PageFacts(html).links == [
+        "https://arxiv.org/html/1706.03762v7#S3.SS1",
+        "https://colab.research.google.com/github/toy/toy/blob/main/nbs/engine/01_packing.ipynb",
+        "../notebooks/engine/01_packing.ipynb",
+        "https://github.com/toy/toy/blob/main/nbs/engine/01_packing.ipynb",
+        "packing.html.md",
+    ]
+
+
+@pytest.mark.parametrize("old, new", [("tasks/01_a.ipynb", "tasks/a.ipynb"), ("glossary.ipynb", "glossary.ipynb")])
+def test_a_page_that_is_no_lesson_has_no_such_links(old, new):
+    html = sr.add_reference(TITLE, new.replace("ipynb", "html"), "", CFG, {old: new})
+    assert PageFacts(html).links == []
+
+
+def test_pages_say_where_they_are():
+    for page, url in (("a/b.html", "https://toy.github.io/toy/a/b.html"), ("index.html", "https://toy.github.io/toy/")):
+        html = sr.add_reference(TITLE, page, "", CFG, {})
+        assert f'<link rel="canonical" href="{url}">' in html and f'<meta property="og:url" content="{url}">' in html
+        assert f'<link rel="alternate" type="text/markdown" href="{Path(page).name}.md">' in html
+
+
+# ---- Markdown
+
+NOISY = """::: {.panel-tabset group="language"}
+
+## English
+Hello, [you](02_b.ipynb#x){lang=en}.
+
+:::
+
+### causal\\_mask {#causal_mask}
+
+<span class="exercise" data-exercise="01.1"></span>**01.1 A** <!-- R1 -->
+
+<details><summary>Hint: `x`</summary>
+
+`<div>` and <code>y</code>, see [there](https://host/a.html) or [here](deep/a.html).
+
+</details>"""
+
+
+def test_markdown_has_no_noise_and_leads_to_markdown():
+    text = re.sub(r"\n{2,}", "\n", sr.plain(NOISY)).strip()
+    assert text.split("\n") == [
+        "## English", "Hello, [you](02_b.html.md#x).", "### causal\\_mask", "**01.1 A** ", "**Hint: `x`**",
+        "`<div>` and `y`, see [there](https://host/a.html) or [here](deep/a.html.md).",
+    ]
+
+
+@pytest.mark.parametrize("data, shown", [
+    ({"text/html": "<script>run()</script>", "text/plain": "<Viewer>"}, "*Interactive: see [the page](a.html).*"),
+    ({"image/png": "iVBO", "text/plain": "<Figure>"}, "*Figure: Waves. Two lines.*"),
+    ({"text/markdown": "| a |\n|---|\n<p>b</p>"}, "| a |\n|---|\nb"),
+])
+def test_outputs_become_text(data, shown):
+    code = "#| fig-cap: Waves.\n#| fig-alt: Two lines.\nplot()"
+    out = sr.plain_output({"output_type": "display_data", "data": data}, code, "deep/a.ipynb")
+    assert out["data"] == {"text/markdown": shown}
+
+
+def test_the_course_in_one_file_is_without_exercises_plotting_and_other_languages():
+    nb = {"cells": [
+        cell("::: {.panel-tabset}\n\n## English\nHello.\n\n## 日本語\nこんにちは。\n\n:::\n\n## Then\nMore."),
+        cell("#| code-fold: true\nplot()", "code"),
+        cell("## Exercises\n\nHow."),
+        cell("**01.2 A**"),
+        cell("## After\n\nThe end."),
+    ]}
+    text = "\n".join("".join(c["source"]) for c in sr.essence(nb)["cells"])
+    assert "Hello." in text and "More." in text and "The end." in text and "#| echo: false\n#| code-fold" in text
+    assert "こんにちは" not in text and "How." not in text and "01.2" not in text
+
+
+# ---- Colab
+
+def asked_for(lines, monkeypatch):
+    "What the lines do to the machine."
+    asked = []
+    for name in ("system", "chdir"):
+        monkeypatch.setattr(os, name, asked.append)
+    exec(lines, {})
+    return asked
+
+
+def test_in_colab_a_lesson_fetches_package_and_files_and_goes_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace())
+    lines = build_colab.LINES.format(url="https://host/name/toy", folder="nbs/engine")
+    assert asked_for(lines, monkeypatch) == [
+        "git clone --depth 1 https://host/name/toy && pip install -q ./transformer_nb",
+        "/content/transformer_nb/nbs/engine",
+    ]
+
+
+def test_elsewhere_the_lines_do_nothing(monkeypatch):
+    assert asked_for(build_colab.LINES, monkeypatch) == []
+
+
+def test_lessons_are_in_step_with_the_lines_for_colab():
+    command = [sys.executable, TOOLS / "build_colab.py", "--check"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+
+
+EXPORTED, IMPORTS = "#| export\nimport torch", "import json\n\nfrom transformer_nb.core import COLORS"
+
+
+@pytest.mark.parametrize("before, place, directives", [
+    (["#| default_exp a", EXPORTED, IMPORTS], 0, "#| default_exp a\n#| hide\n"),
+    (["#| default_exp a\n" + EXPORTED, "#| hide\n" + IMPORTS], 1, "#| hide\n"),
+    (["#| hide\nimport re", IMPORTS], 0, "#| hide\n"),
+])
+def test_the_lines_go_into_a_hidden_cell_before_the_package(before, place, directives):
+    nb = {"cells": [cell("# A"), *(cell(text, "code") for text in before)]}
+    once = build_colab.in_step(nb, "nbs")
+    source = "".join(once["cells"][place + 1]["source"])
+    assert source.startswith(f"{directives}import os\nimport sys\nif 'google.colab'")
+    assert build_colab.in_step(once, "nbs") == once
+    assert len(once["cells"]) == len(nb["cells"])
+
+
+def test_a_lesson_without_a_hidden_cell_is_refused():
+    with pytest.raises(ValueError, match="no hidden cell"):
+        build_colab.in_step({"cells": [cell(EXPORTED, "code"), cell(IMPORTS, "code")]}, "nbs")
+
+
+# ---- a whole site
+
+MISSING = "---\ntitle: There is no such page\nsearch: false\n---\n\nBack to [the front page](index.html).\n"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    root = tmp_path_factory.mktemp("reference")
+    toy_project(root)
+    (root / "nbs/404.qmd").write_text(MISSING)
+    (root / "nbs/robots.txt").write_text("User-agent: *\n")
+    run = build(root)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return root / "_docs"
+
+
+def test_every_page_has_its_markdown(site):
+    text = (site / "toy.html.md").read_text()
+    assert text.startswith("# A lesson\n\nWith everything\n\nBelow the title.")
+    assert "| x | int | A number |" in text and "**Its double**" in text and "### twice\n" in text
+    assert "target=" not in text
+    assert "$$\nE = mc^2 \\tag{1}\n$$" in text and "hidden = 1" not in text
+    assert not re.search(r"<(div|span|p|details)\b|^:::", text, re.M)
+    assert "[the lesson](../toy.html.md#r1)" in (site / "deep/inner.html.md").read_text()
+
+
+def test_llms_txt_lists_the_pages_in_the_order_of_the_sidebar(site):
+    text = (site / "llms.txt").read_text()
+    assert text.startswith("# Toy\n\n> Four pages\n")
+    heads = re.findall(r"^## (.*)", text, re.M)
+    assert heads == ["Start", "A folder", "Optional"]
+    assert text.rstrip().endswith("- [日本語](https://toy.github.io/toy/languages/ja.html.md): 短く")
+    assert "inner.html.md): In a folder of the lesson\n" in text
+    assert "- [A lesson](https://toy.github.io/toy/toy.html.md): With everything" in text
+    full = (site / "llms-full.txt").read_text()
+    assert "# A lesson" in full and "# Deeper" not in full and "Guess." not in full
+
+
+def test_the_notebook_of_a_lesson_can_be_downloaded(site):
+    for name in ("01_toy.ipynb", "deep/01_inner.ipynb"):
+        assert json.loads((site / "notebooks" / name).read_text())["cells"]
+    assert not (site / "notebooks/index.ipynb").exists()
+
+
+def test_pages_have_a_card_an_icon_and_robots(site):
+    html = (site / "deep/inner.html").read_text()
+    assert '<meta property="og:image" content="https://toy.github.io/toy/site_libs/share.png">' in html
+    assert '<link rel="icon" href="../site_libs/favicon.svg">' in html
+    assert (site / "site_libs/share.png").stat().st_size <= 100_000 and (site / "robots.txt").exists()
+
+
+def test_the_page_for_what_is_not_there_is_not_listed(site):
+    for name in ("sitemap.xml", "search.json", "llms.txt"):
+        assert "404" not in (site / name).read_text()
+    html = (site / "404.html").read_text()
+    assert 'content="noindex"' in html and "canonical" not in html and not (site / "404.html.md").exists()
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: a script sets where links start from")
+@pytest.mark.parametrize("name, is_moved", [("deep/gone/page.html", True), ("404.html", False)])
+def test_the_page_for_what_is_not_there_finds_its_files_from_everywhere(site, tmp_path, name, is_moved):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text((site / "404.html").read_text())
+    assert ('</script><base href="/toy/404.html">' in dom(tmp_path / name, tmp_path / "profile")) == is_moved
+
+
+def test_what_is_missing_is_said(tmp_path):
+    (tmp_path / "page.html").write_text('<a href="https://host/blob/main/a.py#LNone">source</a>')
+    assert [*sr.check_reference(tmp_path)] == [
+        "page.html: has no Markdown beside it", "llms.txt is missing", "llms-full.txt is missing",
+        "sitemap.xml is missing",
+    ]
+    assert check_site(tmp_path) == ["page.html: https://host/blob/main/a.py#LNone leads to no line"]

@@ -1,0 +1,231 @@
+"""What makes the site a reference: each page again as Markdown (`attention.html.md`), `llms.txt`, `llms-full.txt`, the
+addresses that search engines ask for, the page for what is not there, and at the top of each lesson its links (Colab,
+notebook, source), the paper's sections and the map.
+
+smalldocs makes Markdown, too (`llms-txt`), but under other names, with each picture as a file once more, with the
+scripts of the viewers in the text, and with an index in the order of the alphabet. So only its converter is used."""
+import json
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+from smalldocs import llms
+from smalldocs.markdown import split_front_matter
+
+from notebooks import read, text_of
+from site_map import LIT, figure_map
+from site_rewrites import outside_code
+
+PAPER = "https://arxiv.org/html/1706.03762v7"
+COLAB = "https://colab.research.google.com/github"
+SECTION = re.compile(r"§(\d)(?:\.(\d))?(?:\.(\d))?")
+LESSON = re.compile(r"(?:.*/)?\d\d\w?_\w+\.ipynb")  # a lesson's notebook has a number
+ASIDE = ("tasks/", "languages/")  # folders of what is written again elsewhere
+DESCRIPTION = re.compile(r'(<div class="description">)(.*?)(</div>)', re.S)
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+ROOM = '<div class="quarto-title-meta"></div></header>'  # where smalldocs would name author and date
+
+
+# ---- pages
+
+def add_reference(html, page, to_root, cfg, renamed):
+    "The finished page with its addresses; a lesson also gets its links, and the map if it has a place there."
+    if page == "404.html":
+        return anywhere(html, urlsplit(cfg.doc_url).path)
+    html = html.replace("</head>", f"{addresses(page, cfg)}</head>", 1)
+    name = {new.replace(".ipynb", ".html"): old for old, new in renamed.items()}.get(page, "")
+    if not LESSON.fullmatch(name) or name.startswith(ASIDE):
+        return html
+    html = DESCRIPTION.sub(lambda m: m[1] + link_sections(m[2]) + m[3], html, count=1)
+    return html.replace(ROOM, f"{lesson_links(page, name, to_root, cfg)}</header>{lesson_map(page, to_root)}", 1)
+
+
+def addresses(page, cfg):
+    "Where the page is, and where it is as Markdown."
+    url = address(page, cfg).removesuffix("index.html")
+    return (
+        f'<link rel="canonical" href="{url}"><meta property="og:url" content="{url}">'
+        f'<link rel="alternate" type="text/markdown" href="{Path(page).name}.md">'
+    )
+
+
+def address(page, cfg):
+    return f"{cfg.doc_url.rstrip('/')}/{page}"
+
+
+def anywhere(html, home):
+    "The page for what is not there is shown at any address: its links start from where it really lies."
+    base = f'<base href="{home.rstrip("/")}/404.html">'
+    script = f"if (!location.pathname.endsWith('/404.html')) document.write('{base}')"
+    return html.replace("<head>", f'<head><meta name="robots" content="noindex"><script>{script}</script>', 1)
+
+
+def link_sections(text):
+    "`§3.2.1` becomes a link to that section of the paper."
+    def link(m):
+        names = (f"{prefix}{number}" for prefix, number in zip(("S", "SS", "SSS"), m.groups()) if number)
+        return f'<a href="{PAPER}#{".".join(names)}">{m[0]}</a>'
+    return SECTION.sub(link, text)
+
+
+def lesson_links(page, name, to_root, cfg):
+    "Where else a lesson can be had."
+    source = f"blob/{cfg.branch}/{cfg.nbs_path.name}/{name}"
+    links = {
+        "Open in Colab": f'href="{COLAB}/{cfg.user}/{cfg.repo}/{source}"',
+        "Download notebook": f'href="{to_root}notebooks/{name}" download',
+        "View source": f'href="{cfg.git_url}/{source}"',
+        "As Markdown": f'href="{Path(page).name}.md"',
+    }
+    return f'<p class="lesson-links">{"".join(f"<a {link}>{text}</a>" for text, link in links.items())}</p>'
+
+
+def lesson_map(page, to_root):
+    "Figure 1 beside the first lines; on a phone it is folded."
+    if page not in LIT:
+        return ""
+    fold = '<script>if (innerWidth < 768) document.querySelector(".lesson-map").open = false</script>'
+    figure = figure_map(page, to_root)
+    return f'<details class="lesson-map" open><summary>Where we are in figure 1</summary>{figure}</details>{fold}'
+
+
+# ---- files beside the pages
+
+def write_reference(cfg, work, out, renamed):
+    "Write the Markdown of all pages, the lists for language models, and the notebooks to download."
+    nbs = {new: read(work / new) for new in renamed.values()}
+    for new, nb in nbs.items():
+        (out / twin_of(new)).write_text(markdown(nb, new))
+    sections = [*listed(yaml.safe_load((work / "sidebar.yml").read_text())["website"]["sidebar"]["contents"])]
+    (out / "llms.txt").write_text(index(sections, nbs, cfg))
+    lessons = [new for old, new in renamed.items() if LESSON.fullmatch(old) and not old.startswith(ASIDE)]
+    course = [new for _, pages in sections for new in pages if new in lessons and "/" not in new]
+    (out / "llms-full.txt").write_text("\n\n".join(markdown(essence(nbs[new]), new) for new in course))
+    for old, new in renamed.items():
+        if new in lessons:
+            (out / "notebooks" / old).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(cfg.nbs_path / old, out / "notebooks" / old)
+    sitemap = out / "sitemap.xml"
+    sitemap.write_text(re.sub(r"\s*<url>\s*<loc>[^<]*/404\.html</loc>.*?</url>", "", sitemap.read_text(), flags=re.S))
+
+
+def twin_of(notebook):
+    "`engine/packing.html.md` for `engine/packing.ipynb`."
+    return notebook.replace(".ipynb", ".html.md")
+
+
+def listed(contents, section="Start"):
+    "The pages of the sidebar by its sections."
+    pages = [item["href"] for item in contents if "href" in item]
+    if pages:
+        yield section, pages
+    for item in contents:
+        if "contents" in item:
+            yield from listed(item["contents"], item["section"])
+
+
+def front(nb):
+    "Title and description of a page."
+    found = split_front_matter(text_of(nb["cells"][0]))[0]
+    return found.get("title") or "", plain(found.get("description") or "")
+
+
+def index(sections, nbs, cfg):
+    "`llms.txt`, in the order of the sidebar; what is written again elsewhere may be left out and comes last."
+    lines, aside = [], []
+    for section, pages in sections:
+        lines += ["", f"## {section}", ""] if not all(page.startswith(ASIDE) for page in pages) else []
+        for page in pages:
+            title, description = front(nbs[page])
+            about = LINK.sub(r"\1", f": {description}" if description else "")
+            entry = f"- [{title}]({address(twin_of(page), cfg)}){about}"
+            (aside if page.startswith(ASIDE) else lines).append(entry)
+    title, description = front(nbs["index.ipynb"])
+    head = [f"# {title}", "", f"> {description}", "", f"All lessons in one file: {address('llms-full.txt', cfg)}"]
+    return "\n".join([*head, *lines, "", "## Optional", "", *aside, ""])
+
+
+# ---- Markdown
+
+NOISE = {  # what a page needs and a reader of Markdown does not, outside code
+    re.compile(r"<!--.*?-->\n?", re.S): "",
+    re.compile(r"^:::.*\n?", re.M): "",
+    re.compile(r"</?(?:div|span|p|details|a)\b[^>]*>"): "",
+    re.compile(r"</?summary>"): "**",
+    re.compile(r"</?code>"): "`",
+    re.compile(r"<br ?/?>"): " ",
+    re.compile(r"(?<=\))\{(?:lang|target|\.)[^}]*\}"): "",  # attributes of a link
+    re.compile(r"[ \t]*\{#[^}\n]*\}[ \t]*$", re.M): "",  # the id of a heading
+    re.compile(r"(\]\((?![a-z]+:)[^()\s#]+)\.(?:ipynb|html)(?=[#)])"): r"\1.html.md",
+}
+TABS = re.compile(r"^:::+ \{\.panel-tabset[^\n]*\s+## English$(.*?)^## .*?^:::+$", re.M | re.S)
+
+
+def plain(text):
+    "Markdown without what is meant for browsers; links lead to Markdown."
+    def tidy(part):
+        for noise, instead in NOISE.items():
+            part = noise.sub(instead, part)
+        return part
+    return outside_code(tidy, text)
+
+
+def markdown(nb, page):
+    "A processed notebook as Markdown: prose, code, outputs, the API."
+    cells = [plain_cell(cell, page) for cell in nb["cells"]]
+    body, _ = llms.notebook(json.dumps(nb | {"cells": cells}), {}, "", llms.Prose(str, {}), str)
+    return re.sub(r"\n{3,}", "\n\n", llms.page_markdown(*front(nb), body))
+
+
+def plain_cell(cell, page):
+    "A cell whose text and outputs are Markdown or plain text."
+    if cell["cell_type"] == "markdown":
+        return cell | {"source": plain(text_of(cell))}
+    if cell["cell_type"] == "code":
+        return cell | {"outputs": [plain_output(out, text_of(cell), page) for out in cell["outputs"]]}
+    return cell
+
+
+def plain_output(out, code, page):
+    "An output that can be read: of a picture its caption and what it shows, of a script that there is one."
+    data = out.get("data", {})
+    if "text/html" in data:
+        shown = f"*Interactive: see [the page]({Path(page).with_suffix('.html').name}).*"
+    elif any(kind.startswith("image/") for kind in data):
+        said = re.findall(r"^#\| *fig-(?:cap|alt): *[\"']?(.*?)[\"']?$", code, re.M)
+        shown = f"*Figure: {'. '.join(text.rstrip('.') for text in said)}.*" if said else "*A figure.*"
+    elif "text/markdown" in data:
+        shown = plain("".join(data["text/markdown"]))
+    else:
+        return out
+    return {"output_type": "display_data", "data": {"text/markdown": shown}, "metadata": {}}
+
+
+def essence(nb):
+    "A lesson without exercises, summaries in other languages, and the code of its figures."
+    cells, in_exercises = [], False
+    for cell in nb["cells"]:
+        source = text_of(cell)
+        if cell["cell_type"] == "markdown" and (headings := re.findall(r"^## .*", source, re.M)):
+            in_exercises = headings[-1].strip() == "## Exercises"
+        if in_exercises:
+            continue
+        if re.search(r"^#\| *code-fold: *true", source, re.M):
+            source = f"#| echo: false\n{source}"
+        cells.append(cell | {"source": TABS.sub(r"\1", source)})
+    return nb | {"cells": cells}
+
+
+# ---- checks
+
+def check_reference(folder):
+    "Say what a reader of Markdown would miss in the site."
+    for page in sorted(folder.rglob("*.html")):
+        name = page.relative_to(folder).as_posix()
+        if name != "404.html" and not page.with_name(f"{page.name}.md").exists():
+            yield f"{name}: has no Markdown beside it"
+    for name in ("llms.txt", "llms-full.txt", "sitemap.xml"):
+        if not (folder / name).exists():
+            yield f"{name} is missing"
