@@ -23,7 +23,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 def photograph(page, file, width, height):
-    "Take a picture of a page of the site as a reader sees it who has a light screen; 64 colours are enough for it."
+    "Take a picture of a page of the site as a reader sees it who has a light screen."
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not browser:
         sys.exit("build_pictures: no chromium on this machine")
@@ -33,7 +33,8 @@ def photograph(page, file, width, height):
             f"--window-size={width},{height}", "--virtual-time-budget=20000", f"--screenshot={file}",
         ]
         subprocess.run([browser, *switches, page], check=True, stderr=subprocess.DEVNULL)
-    Image.open(file).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(file, optimize=True)
+    few = Image.open(file).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(file, optimize=True)  # a third of the size, and no colour is off by more than the eye sees
 
 
 def main():
@@ -43,7 +44,7 @@ def main():
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
-    photograph(f"{address}/index.html", images / "site.png", 1280, 800)
+    photograph(f"{address}/index.html", images / "site.png", 1280, 860)
     alone = Path(site, "alone.html")
     alone.write_text((site / "index.html").read_text().replace("</head>", f"{ALONE}</head>"))
     photograph(f"{address}/alone.html", images / "live.png", 620, 420)
