@@ -11,10 +11,10 @@ from site_map import figure_map
 from site_rewrites import SiteError
 
 TEMPLATE = Path(__file__).parent / "front.html"
-BAR = re.compile(r'<nav class="quarto-secondary-nav">.*?(?=</header>)', re.S)  # on a phone, to open the sidebar
+BAR = re.compile(r'<nav [^>]*quarto-secondary-nav.*?(?=</header>)', re.S)  # on a phone, to open the sidebar
 SIDES = re.compile(r'(?<=<div id="quarto-content") .*?(?=<main )', re.S)
 INTRODUCTION = re.compile(r'<header id="title-block-header".*?(?=<section id=)', re.S)
-ROW = re.compile(r"<tr>(?=\s*<td>(\d+)</td>)")
+ROW = re.compile(r"<tr>(?=\s*<td[^>]*>(\d+)</td>)")
 SENTENCE, ROW_HEIGHT = "a dog runs .", 40
 STATUS = {  # of a claim, in claims.json and in words
     "shown": "shown exactly",
