@@ -10,6 +10,7 @@ from conftest import CHROMIUM, ROOT, dom
 
 sys.path.insert(0, str(ROOT / "tools"))
 pytest.importorskip("smalldocs")
+import build_readme
 import site_front as front
 import site_slim as slim
 from site_checks import PageFacts
@@ -94,6 +95,23 @@ def test_rows_of_claims_get_ids():
     assert PageFacts(marked).ids == ["the-claims", "claim-1", "claim-2"]
     with pytest.raises(SiteError, match="2 rows for 3 claims"):
         front.mark_claims(html, 3)
+
+
+# ---- the README's pictures
+
+def test_pictures_are_light_and_have_words():
+    cells = [c for c in json.loads((ROOT / "nbs/index.ipynb").read_text())["cells"] if c["cell_type"] == "markdown"]
+    pictures = dict(re.findall(r"!\[([^\]]{40,})\]\(([^)]+)\)", "".join("".join(c["source"]) for c in cells)))
+    assert pictures
+    for file in pictures.values():
+        assert 10_000 < (ROOT / "nbs" / file).stat().st_size < 150_000
+
+
+def test_pictures_are_shown_wherever_the_readme_is():
+    text = build_readme.repo_links("[![A](images/a.png)](https://s) [b](b.ipynb)", "nbs", "https://h/o/r/blob/main")
+    assert text == (
+        "[![A](https://h/o/r/raw/main/nbs/images/a.png)](https://s) [b](https://h/o/r/blob/main/nbs/b.ipynb)"
+    )
 
 
 # ---- colours
