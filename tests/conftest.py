@@ -1,6 +1,8 @@
 "Shared by all tests: one thread a process, --slow, the order, the package's commands, a small trained model."
 import os
+import runpy
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -9,9 +11,10 @@ import warnings
 from contextlib import chdir, contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import resolve_name
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from unittest.mock import patch
 
 import pytest
@@ -19,6 +22,7 @@ from filelock import FileLock
 
 os.environ['OMP_NUM_THREADS'] = '1'  # torch is not imported yet; the commands that tests start inherit it
 if not find_spec('nbdev'): collect_ignore = ['test_export.py', 'test_notebooks.py']
+PRELOADED = ['nbdev.test'] if find_spec('nbdev') else []
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -143,6 +147,42 @@ def new_files(stdin):
                 os.close(copy)
 
 
+# Processes
+
+# Copies of one that has imported what most need, and has run nothing: no seconds for a new Python and torch.
+PROCESSES = get_context('forkserver')
+PROCESSES.set_forkserver_preload(['torch', 'matplotlib.pyplot', 'transformer_nb.cli', *PRELOADED])
+
+
+def two_processes(*command):
+    "Start a script, or a command of the package, twice as torchrun does it: the exit codes and what both wrote."
+    with socket.socket() as free:
+        free.bind(('localhost', 0))
+        port = free.getsockname()[1]
+    with TemporaryDirectory() as folder:
+        logs = [Path(folder)/f'process-{rank}' for rank in (0, 1)]
+        running = [PROCESSES.Process(target=one_of_two, args=(i, port, log, command)) for i, log in enumerate(logs)]
+        for process in running: process.start()
+        for process in running: process.join()
+        return [process.exitcode for process in running], '\n'.join(log.read_text() for log in logs)
+
+
+def one_of_two(rank, port, log, command):
+    "In the new process."
+    os.environ |= {'RANK': str(rank), 'LOCAL_RANK': str(rank), 'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2',
+                   'MASTER_ADDR': 'localhost', 'MASTER_PORT': str(port)}
+    write_into(log)
+    sys.argv = list(map(str, command))
+    if sys.argv[0] in COMMANDS: resolve_name(COMMANDS[sys.argv[0]])()
+    else: runpy.run_path(sys.argv[0])
+
+
+def write_into(log):
+    "What this process writes from now on goes into a file."
+    with open(log, 'wb') as file:
+        for fd in (1, 2): os.dup2(file.fileno(), fd)
+
+
 @pytest.fixture(scope='session')
 def small_run(tmp_path_factory):
     "A run of a few steps on the built-in corpus: it translates badly, but it translates."
@@ -156,5 +196,5 @@ def small_run(tmp_path_factory):
 
 def train_small(out):
     status, _, err = tnb('tnb-train', '--data', 'builtin', '--corpus-size', 500, '--steps', 12, '--vocab-size', 800,
-        '--batch-tokens', 512, '--max-len', 64, '--every', 6, '--device', 'cpu', '--out', out)
+        '--batch-tokens', 512, '--max-len', 64, '--every', 4, '--device', 'cpu', '--out', out)
     assert status == 0, err

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import psutil
 import pytest
 import torch
-from conftest import BIN, TORCH, tnb
+from conftest import BIN, TORCH, tnb, two_processes
 
 from transformer_nb import checkpoints
 
@@ -27,8 +27,8 @@ def train(out, steps, *options, processes=1):
     if processes == 1:
         with patch.object(sys, 'argv', command): runpy.run_path(command[0])
     else:
-        done = subprocess.run([*TOGETHER, *command], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        status, log = two_processes(*command)
+        assert status == [0, 0], log
     return out
 
 

@@ -45,40 +45,35 @@ def scores(table):
     }
 
 
-def use(script, place, steps):
-    "README's first block of commands, ended by steps: what it says does not depend on how busy the machine is."
-    script, n = re.subn(r'--minutes \S+', f'--minutes {FEW} --steps {steps}', script)
-    assert n == 1
-    return shell(script, place)
-
-
 @pytest.fixture(scope='module')
 def used(tmp_path_factory):
-    "A few steps, and no scores: enough for an answer, not for a right one, which the slow tests below want."
-    place, script = tmp_path_factory.mktemp('use'), blocks('sh')[0]
-    assert script.endswith('\ntnb-eval runs/first\n')
-    return place, use(script.replace('tnb-eval', '# tnb-eval'), place, 20)
+    "README's first block of commands, ended by steps: three quarters of those that a quiet machine makes of 3 minutes."
+    script, n = re.subn(r'--minutes \S+', f'--minutes {FEW} --steps 1000', blocks('sh')[0])
+    assert n == 1
+    place = tmp_path_factory.mktemp('use')
+    return place, shell(script, place)
 
 
-@pytest.mark.long(30)
-def test_readme_use_answers(used):
-    "With a translation, whatever it is, on one line."
+@pytest.mark.slow
+def test_readme_use_gives_the_right_answer(used):
     _, done = used
-    assert re.fullmatch(r'\S.*\n', done.stdout)
+    answer, table = done.stdout.split('\n', 1)
+    assert answer == 'ein Hund läuft .'
+    found = scores(table)
+    assert set(found) == {'test', 'unseen'} and found['test'] > 90, table
 
 
-@pytest.mark.long(30)
+@pytest.mark.slow
 def test_readme_use_in_python(used, monkeypatch):
-    "The block for Python, on the model that the block of commands has trained, says the same."
-    place, done = used
-    monkeypatch.chdir(place)
+    "The block for Python, on the model that the block of commands has trained."
+    monkeypatch.chdir(used[0])
     *lines, last = blocks('python')[0].strip().splitlines()
     names = {}
     exec('\n'.join(lines), names)
-    assert eval(last, names) == done.stdout.splitlines()
+    assert eval(last, names) == ['ein Hund läuft .']
 
 
-@pytest.mark.long(30)
+@pytest.mark.slow
 def test_the_start_says_what_was_chosen(used):
     _, done = used
     lines = done.stderr.splitlines()
@@ -95,20 +90,15 @@ def test_readme_names_minutes_and_a_directory_of_its_own():
 
 
 @pytest.mark.slow
-def test_readme_use_gives_the_right_answer(tmp_path):
-    "After a thousand steps, three quarters of what a quiet machine makes of the three minutes."
-    answer, table = use(blocks('sh')[0], tmp_path, 1000).stdout.split('\n', 1)
-    assert answer == 'ein Hund läuft .' and scores(table)['test'] > 90, table
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize('busy', [False, True])
 def test_readme_use_as_it_stands(busy, tmp_path):
-    "With its own minutes, also with one core kept busy: right, and as good as a slow machine makes it."
+    "With its own minutes, also with one core kept busy by another program: right, if there was time for 350 steps."
     other = subprocess.Popen([sys.executable, '-c', 'while True: pass']) if busy else None
     try: done = shell(blocks('sh')[0], tmp_path)
     finally:
         if other: other.kill()
+    steps = checkpoints.load(tmp_path/'runs/first').training['step']
+    if steps < 350: pytest.skip(f'this machine is too busy: {steps} steps in three minutes are too few to learn from')
     answer, table = done.stdout.split('\n', 1)
     assert answer == 'ein Hund läuft .' and scores(table)['test'] > 60, table
 

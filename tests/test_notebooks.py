@@ -1,12 +1,10 @@
 """Every notebook runs from top to bottom without an error, as `nbdev-test` runs it, each in a process of its own;
 with --slow the cells marked `#| slow`, too: experiments of ten seconds and more, and what uses their results."""
-import os
 import re
 import sys
-from multiprocessing import get_context
 
 import pytest
-from conftest import ROOT
+from conftest import PROCESSES, ROOT, write_into
 from fastcore.nbio import mk_cell, new_nb, write_nb
 from nbdev import test as nbdev_test
 from nbdev.config import get_config
@@ -37,15 +35,11 @@ LONG = {
     '06_transformer': 12,
     '06a_norms': 12,
 }
-# Processes are copies of one that has imported what every notebook needs, and has run nothing.
-PROCESSES = get_context('forkserver')
-PROCESSES.set_forkserver_preload(['torch', 'matplotlib.pyplot', 'nbdev.test', 'transformer_nb.cli'])
 
 
 def run(path, log, skip):
     "In the new process: its exit code is 1 if a cell fails; what it writes goes to the log."
-    with open(log, 'wb') as file:
-        for fd in (1, 2): os.dup2(file.fileno(), fd)
+    write_into(log)
     passed, _ = nbdev_test.test_nb(
         path, skip_flags=skip, basepath=CONFIG.config_path, cell_timeout=CONFIG.cell_timeout
     )

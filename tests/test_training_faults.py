@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import BIN, TORCH
+from conftest import BIN, TORCH, tnb, two_processes
 from test_first_minutes import TEXT, new_trainer
 
 from transformer_nb import checkpoints
@@ -170,16 +170,15 @@ def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
     settings = (
         '--steps 16 --every 8 --batch-tokens 128 --accumulate 2 --max-len 32 --warmup 8 --device cpu --bleu 20'.split()
     )
-    command = list(map(str, [BIN/'tnb-train', '--data', tmp_path, *settings, '--out']))
-    scores = {}
-    for name, start, more in (('alone', [], []), ('sharded', [*map(str, TOGETHER), '--no-python'], ['--shard'])):
-        done = subprocess.run(
-            [*start, *command, str(tmp_path / name), *more], capture_output=True, text=True, env=ENV, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        scores[name] = [
-            line['score'] for line in map(json.loads, open(tmp_path / name / 'metrics.jsonl')) if 'score' in line
-        ]
+    command = ['tnb-train', '--data', tmp_path, *settings, '--out']
+    status, _, err = tnb(*command, tmp_path/'alone')
+    assert status == 0, err
+    status, log = two_processes(*command, tmp_path/'sharded', '--shard')
+    assert status == [0, 0], log
+    scores = {
+        name: [line['score'] for line in map(json.loads, open(tmp_path/name/'metrics.jsonl')) if 'score' in line]
+        for name in ('alone', 'sharded')
+    }
     assert len(scores['alone']) == 2 and scores['alone'][1] > 0
     assert scores['sharded'] == pytest.approx(scores['alone'], abs=.01)
 

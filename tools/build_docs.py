@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import nbdev.serve
@@ -163,10 +164,12 @@ def render(cfg, work, renamed, lessons):
         finish_page(path, out, cfg, renamed, lessons)
     for path in out.rglob("*.css"):  # themes ask for web fonts; styles.css names local ones
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
-    add_front(cfg, out)
-    slim_styles(out)
     add_blank(cfg, out)
     write_reference(cfg, work, out, renamed)
+    if (cfg.lib_path / "data/demo").exists():  # the project has a trained model
+        import_module("site_live").add_live(out)  # with torch, which takes seconds to import
+    add_front(cfg, out)
+    slim_styles(out)
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
     warnings = [w for w in site.warnings if "broken link" not in w]

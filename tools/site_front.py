@@ -15,7 +15,7 @@ BAR = re.compile(r'<nav [^>]*quarto-secondary-nav.*?(?=</header>)', re.S)  # on 
 SIDES = re.compile(r'(?<=<div id="quarto-content") .*?(?=<main )', re.S)
 INTRODUCTION = re.compile(r'<header id="title-block-header".*?(?=<section id=)', re.S)
 ROW = re.compile(r"<tr>(?=\s*<td[^>]*>(\d+)</td>)")
-SENTENCE, ROW_HEIGHT = "a dog runs .", 40
+ROW_HEIGHT = 40
 STATUS = {  # of a claim, in claims.json and in words
     "shown": "shown exactly",
     "comes out": "the paper's arithmetic comes out",
@@ -34,18 +34,19 @@ def add_front(cfg, out):
     if not file.exists():
         return
     parts = json.loads(file.read_text())["claims"]
-    index, claims = out / "index.html", out / "claims.html"
+    index, claims, sentences = (out / name for name in ("index.html", "claims.html", "site_libs/live/sentences.json"))
     claims.write_text(mark_claims(claims.read_text(), sum(map(len, parts.values()))))
-    index.write_text(first_screen(index.read_text(), parts, cfg))
+    sentence = still(json.loads(sentences.read_text())[0])
+    index.write_text(first_screen(index.read_text(), parts, sentence, cfg))
 
 
-def first_screen(html, parts, cfg):
+def first_screen(html, parts, sentence, cfg):
     "The front page, which begins with the template."
     every = [claim for part in parts.values() for claim in part]
     notebook = f"{cfg.git_url.split('://')[1]}/blob/{cfg.branch}/{cfg.nbs_path.name}/00_overview.ipynb"
     filled = Template(TEMPLATE.read_text()).substitute(
         equation=equation(),
-        sentence=still(*attended(SENTENCE)),
+        sentence=sentence,
         colab="https://colab.research.google.com/" + notebook.replace("github.com", "github", 1),
         count=len(every),
         claims=claim_cells(parts),
@@ -104,17 +105,9 @@ def equation():
 
 # ---- a sentence, until the script of the live one has come
 
-def attended(text):
-    "A sentence, what the small trained model makes of it, and how much each new word looked at each old one: the mean."
-    from transformer_nb.attention_maps import to_words
-    from transformer_nb.translation import Translator
-
-    maps = to_words(Translator.from_pretrained("demo").attention(text))
-    return maps["source"], maps["target"], maps["cross"].mean((0, 1)).tolist()
-
-
-def still(source, target, weights):
-    "Two columns of words, and lines from each word of the translation to where it looked."
+def still(told):
+    "Two columns of words, and lines from each word of the translation to where it looked, on average of all heads."
+    source, target, weights = told["source"], told["target"], np.mean(told["cross"], (0, 1))/1000
     height = ROW_HEIGHT*max(len(source), len(target))
     lines = [line(i, j, weight) for i, row in enumerate(weights) for j, weight in enumerate(row) if weight > .05]
     words = [word(text, 96, i, "end") for i, text in enumerate(source)]

@@ -1,0 +1,185 @@
+// The live sentence: choose one or write one, and the model in transformer.js translates it here, in the browser. Lines show
+// where each word of the translation looked; a pointer, a finger or the arrow keys choose a word. A dozen sentences are
+// translated already, so the model (1.6 MB) is fetched only when somebody asks for more.
+import {beamSearch, crossAttention, greedy, unpack} from './transformer.js'
+
+const SVG = 'http://www.w3.org/2000/svg', ROW = 32, WIDTH = 120
+const make = (parent, tag, props = {}) => parent.appendChild(Object.assign(document.createElement(tag), props))
+const percent = weight => Math.round(100*weight) + ' %'
+const mean = rows => rows[0].map((_, i) => rows.reduce((sum, row) => sum + row[i], 0)/rows.length)
+const meanMap = maps => maps[0].map((_, i) => mean(maps.map(map => map[i])))
+
+// ---- From pieces to words: the columns of a word's pieces are added up, its rows averaged
+
+const wordsOf = pieces => pieces.reduce((words, piece) => {
+  if (piece.startsWith('▁') || piece === '</s>' || !words.length) words.push([])
+  words[words.length - 1].push(piece)
+  return words
+}, [])
+
+const places = words => words.map((word, i) => [words.slice(0, i).flat().length, word.length])
+
+const betweenWords = (map, rows, columns) => {
+  const summed = map.map(row => places(columns).map(([at, n]) => row.slice(at, at + n).reduce((a, b) => a + b, 0)))
+  return places(rows).map(([at, n]) => mean(summed.slice(at, at + n)))
+}
+
+const spelled = words => words.map(word => word.join('').replace('▁', ''))
+
+// The answer of the model: words of both sides, and cross[layer][head][word of the translation][word of the sentence].
+export const translate = ({model, tokenizer}, text, beams) => {
+  const source = [...tokenizer.encode(text), model.cfg.eos_id], before = performance.now()
+  const written = beams > 1 ? beamSearch(model, source, beams) : greedy(model, source)
+  const ms = (performance.now() - before)/(written.length + 1)
+  const [rows, columns] = [[...written, model.cfg.eos_id], source].map(ids => wordsOf(ids.map(id => tokenizer.pieces[id])))
+  const cross = crossAttention(model, source, written).map(heads => heads.map(map => betweenWords(map, rows, columns)))
+  return {text, translation: tokenizer.decode(written), source: spelled(columns), target: spelled(rows), cross, ids: written, ms}
+}
+
+// The corpus writes signs apart and begins in lower case, but for names and I.
+export const asInTheCorpus = (text, words) => {
+  const parts = text.replace(/([.,?!])/g, ' $1').split(/\s+/).filter(Boolean)
+  const first = parts[0]?.toLowerCase()
+  if (words.has(first)) parts[0] = first
+  if (parts.length && !/[.?!]/.test(parts[parts.length - 1])) parts.push('.')
+  return parts.join(' ')
+}
+
+// ---- What is drawn: two columns of words and the lines between them
+
+const line = (svg, from, to, weight) => {
+  const drawn = svg.appendChild(document.createElementNS(SVG, 'line'))
+  const ends = {x1: 0, y1: ROW*(from + .5), x2: WIDTH, y2: ROW*(to + .5), 'stroke-opacity': weight**.7}
+  for (const [name, value] of Object.entries(ends)) drawn.setAttribute(name, value)
+}
+
+const weightsOf = me => {
+  const {cross} = me.shown
+  if (me.heads.value === 'all') return meanMap(cross.map(meanMap))
+  const [layer, head] = me.heads.value.split(',')
+  return head === 'all' ? meanMap(cross[layer]) : cross[layer][head]
+}
+
+// `chosen` is {side: 0 or 1, i} or null; side 0 is the sentence, side 1 its translation.
+const draw = (me, chosen) => {
+  const weights = weightsOf(me), n = me.shown.source.length
+  me.svg.replaceChildren()
+  weights.forEach((row, i) => row.forEach((weight, j) => {
+    if (weight > .02 && (!chosen || (chosen.side ? i : j) === chosen.i)) line(me.svg, j, i, weight)
+  }))
+  const looked = chosen && (chosen.side ? weights[chosen.i] : weights.map(row => row[chosen.i]))
+  me.sides.forEach((side, k) => [...side.children].forEach((button, i) => {
+    button.classList.toggle('chosen', Boolean(chosen) && k === chosen.side && i === chosen.i)
+    const weight = looked && k !== chosen.side ? looked[i] : 0
+    button.style.setProperty('--weight', Math.round(60*weight**.7) + '%')
+  }))
+  me.said.textContent = chosen ? spoken(me.shown, chosen, looked) : me.note
+}
+
+const spoken = ({source, target}, {side, i}, looked) => {
+  const [own, other] = side ? [target, source] : [source, target]
+  const top = looked.map((weight, k) => [weight, other[k]]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([w]) => w > .02)
+  const seen = top.map(([weight, word]) => `“${word}” ${percent(weight)}`).join(', ')
+  return side ? `To write “${own[i]}” the model looked at ${seen}.` : `“${own[i]}” was looked at to write ${seen}.`
+}
+
+const column = (me, words, side) => {
+  me.sides[side].replaceChildren()
+  words.forEach((textContent, i) => {
+    const chosen = {side, i}, keep = () => draw(me, me.kept = chosen)
+    make(me.sides[side], 'button', {
+      type: 'button', textContent, tabIndex: i ? -1 : 0, onclick: keep, onfocus: keep, onmouseenter: () => draw(me, chosen),
+    })
+  })
+}
+
+// The arrow keys move inside a column and from one to the other; Tab leaves it.
+const arrows = (me, e) => {
+  const side = me.sides.findIndex(s => s.contains(e.target))
+  const {ArrowUp: up, ArrowDown: down, ArrowLeft: left, ArrowRight: right} = {[e.key]: true}
+  if (e.key === 'Escape') return draw(me, me.kept = null)
+  if (side < 0 || !(up || down || left || right)) return
+  e.preventDefault()
+  const i = [...me.sides[side].children].indexOf(e.target) + (down ? 1 : up ? -1 : 0)
+  const there = me.sides[left ? 0 : right ? 1 : side].children
+  there[Math.max(0, Math.min(i, there.length - 1))].focus()
+}
+
+const show = (me, answer, note) => {
+  Object.assign(me, {shown: answer, note, kept: null})
+  column(me, answer.source, 0)
+  column(me, answer.target, 1)
+  me.svg.setAttribute('height', ROW*Math.max(answer.source.length, answer.target.length))
+  me.svg.setAttribute('viewBox', `0 0 ${WIDTH} ${ROW*Math.max(answer.source.length, answer.target.length)}`)
+  draw(me, null)
+}
+
+// ---- What happens
+
+const HINT = 'Point at a word, or go to one with Tab and the arrow keys.'
+
+// The model comes with the first click, and only once.
+const loaded = me => me.loading ??= fetch(me.base + 'model.bin').then(answer => {
+  if (!answer.ok) throw Error(`the model could not be fetched (${answer.status})`)
+  return answer.arrayBuffer()
+}).then(unpack)
+
+const ask = async me => {
+  me.note = me.said.textContent = 'Fetching the model, 1.6 MB …'
+  try {
+    const live = await loaded(me), text = asInTheCorpus(me.input.value, live.words)
+    if (!text) return me.said.textContent = 'Write an English sentence.'
+    me.input.value = text
+    const answer = translate(live, text, +me.search.value), strange = text.split(' ').filter(word => !live.words.has(word))
+    const unknown = strange.length ? `The model has never seen ${strange.map(word => `“${word}”`).join(', ')}: expect nonsense. ` : ''
+    show(me, answer, `${unknown}Translated here, ${answer.ms.toFixed(1)} ms a word piece. ${HINT}`)
+  } catch (error) {
+    me.loading = null  // the next click tries again
+    me.said.textContent = `Not translated: ${error.message}.`
+  }
+}
+
+const option = (parent, textContent, value) => make(parent, 'option', {textContent, value})
+
+const picker = (parent, name, options, onchange) => {
+  const select = make(make(parent, 'label', {textContent: name + ' '}), 'select', {onchange})
+  options.forEach(([text, value]) => option(select, text, value))
+  return select
+}
+
+const headNames = ({cross}) => [['all together', 'all'], ...cross.flatMap((heads, layer) => [
+  [`layer ${layer + 1}, all heads`, `${layer},all`], ...heads.map((_, head) => [`layer ${layer + 1}, head ${head + 1}`, `${layer},${head}`]),
+])]
+
+const controls = (me, stored) => {
+  const form = make(me.root, 'form', {className: 'live-form', onsubmit: e => { e.preventDefault(); ask(me) }})
+  const chosen = () => {
+    me.input.value = stored[me.pick.value].text
+    show(me, stored[me.pick.value], HINT)
+  }
+  me.pick = picker(form, 'Sentence', stored.map(({text}, i) => [text, i]), chosen)
+  me.input = make(make(form, 'label', {textContent: 'or your own '}), 'input', {type: 'text', value: stored[0].text, maxLength: 120, spellcheck: false})
+  me.search = picker(form, 'Search', [['beam 4', 4], ['greedy', 1]])
+  me.heads = picker(form, 'Heads', headNames(stored[0]), () => draw(me, me.kept))
+  make(form, 'button', {type: 'submit', textContent: 'Translate', className: 'live-go'})
+}
+
+// Stored weights are whole thousandths.
+const inShares = told => ({...told, cross: told.cross.map(heads => heads.map(map => map.map(row => row.map(w => w/1000))))})
+
+const start = async root => {
+  const me = {root, base: root.dataset.base}, stored = (await (await fetch(me.base + 'sentences.json')).json()).map(inShares)
+  root.replaceChildren()
+  controls(me, stored)
+  const map = make(root, 'div', {className: 'live-map', onkeydown: e => arrows(me, e), onmouseleave: () => draw(me, me.kept)})
+  const side = label => make(map, 'div', {className: 'live-side', role: 'group', ariaLabel: label})
+  const english = side('English sentence')
+  me.svg = map.appendChild(document.createElementNS(SVG, 'svg'))
+  me.svg.ariaHidden = true
+  me.sides = [english, side('German translation')]
+  me.sides[1].lang = 'de'
+  me.said = make(root, 'p', {className: 'live-said', ariaLive: 'polite'})
+  show(me, stored[0], HINT)
+}
+
+if (typeof document !== 'undefined') document.querySelectorAll('#live').forEach(start)
