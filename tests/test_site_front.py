@@ -87,8 +87,8 @@ def test_equation_has_coloured_letters():
 def test_lines_lead_from_new_words_to_old_ones():
     svg = front.still(TOLD)
     height = front.ROW_HEIGHT
-    assert f'<path d="M236 {height*1.5:g}C190 {height*1.5:g} 150 {height/2:g} 104 {height/2:g}" opacity="0.20"/>' in svg
-    assert svg.count("<path") == 4
+    assert f'<path d="M244 {height*1.5:g}L96 {height/2:g}" opacity="0.32"/>' in svg  # 0.2 to the power of 0.7
+    assert svg.count("<path") == 5  # and none of nothing
 
 
 def test_rows_of_claims_get_ids():
@@ -123,7 +123,8 @@ CSS_FOLDER = ROOT / "tools/site_libs/css"
 GROUNDS = "--bs-body-bg", "--bs-tertiary-bg", "--sd-code-bg", "--tnb-soft", "--tnb-card"
 LETTERS = (
     "--bs-body-color", "--bs-emphasis-color", "--bs-secondary-color", "--bs-link-color", "--bs-link-hover-color",
-    "--sd-inline-code", "--tnb-query-text", "--tnb-key-text", "--tnb-value-text", "--tnb-output-text", "--tnb-attend-text",
+    "--sd-inline-code", "--tnb-query-text", "--tnb-key-text", "--tnb-value-text", "--tnb-output-text",
+    "--tnb-attend-text",
 )
 
 

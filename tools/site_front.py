@@ -109,9 +109,9 @@ def still(told):
     "Two columns of words, and lines from each word of the translation to where it looked, on average of all heads."
     source, target, weights = told["source"], told["target"], np.mean(told["cross"], (0, 1))/1000
     height = ROW_HEIGHT*max(len(source), len(target))
-    lines = [line(i, j, weight) for i, row in enumerate(weights) for j, weight in enumerate(row) if weight > .05]
-    words = [word(text, 96, i, "end") for i, text in enumerate(source)]
-    words += [word(text, 244, i, "start") for i, text in enumerate(target)]
+    lines = [line(i, j, weight) for i, row in enumerate(weights) for j, weight in enumerate(row) if weight > .02]
+    words = [word(text, 86, i, "end") for i, text in enumerate(source)]
+    words += [word(text, 254, i, "start") for i, text in enumerate(target)]
     said = f"{' '.join(source[:-1])} in English, {' '.join(target[:-1])} in German; lines show where each word looked"
     return (
         f'<svg class="front-still" viewBox="0 0 340 {height}" role="img" aria-label="{escape(said)}">'
@@ -122,11 +122,11 @@ def still(told):
 def line(i, j, weight):
     "From word `i` of the translation to word `j` of the sentence."
     y, to = (ROW_HEIGHT*(n + .5) for n in (i, j))
-    return f'<path d="M236 {y:g}C190 {y:g} 150 {to:g} 104 {to:g}" opacity="{weight:.2f}"/>'
+    return f'<path d="M244 {y:g}L96 {to:g}" opacity="{weight**.7:.2f}"/>'
 
 
 def word(text, x, row, anchor):
-    return f'<text x="{x}" y="{ROW_HEIGHT*(row + .5) + 5:g}" text-anchor="{anchor}">{escape(text)}</text>'
+    return f'<text x="{x}" y="{ROW_HEIGHT*(row + .5) + 7:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 # ---- the claims
