@@ -12,9 +12,13 @@ from nbdev.config import get_config
 from PIL import Image
 
 BROWSERS = "chromium", "chromium-browser", "google-chrome", "chrome"
-ALONE = """<style>body > *, main > :not(.front-first), .front-words { display: none !important }
+ALONE = """<script>addEventListener("load", () => setTimeout(() => {
+  const sentences = document.querySelector("#live select")
+  sentences.value = 5 // in which German orders the words otherwise
+  sentences.dispatchEvent(new Event("change"))
+}, 2000))</script><style>body > *, main > :not(.front-first), .front-words { display: none !important }
 body > #quarto-content, .front-first { display: block !important; margin: 0 !important; padding: 0 !important }
-.front-live { border-radius: 0 !important; border: 0 !important } main { padding: 0 !important }</style>"""
+main { padding: 0 !important } #live { max-width: none; min-height: 100vh; margin: 0; border: 0; border-radius: 0 }</style>"""
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -44,10 +48,10 @@ def main():
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
-    photograph(f"{address}/index.html", images / "site.png", 1280, 860)
+    photograph(f"{address}/index.html", images / "site.png", 1280, 836)
     alone = Path(site, "alone.html")
     alone.write_text((site / "index.html").read_text().replace("</head>", f"{ALONE}</head>"))
-    photograph(f"{address}/alone.html", images / "live.png", 620, 420)
+    photograph(f"{address}/alone.html", images / "live.png", 560, 650)
     alone.unlink()
     server.shutdown()
 
