@@ -26,6 +26,7 @@ from site_checks import check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
 from site_figures import check_figures, lighten
+from site_front import add_front
 from site_reference import add_reference, check_reference, write_reference
 from site_rewrites import (
     LANGS,
@@ -39,6 +40,7 @@ from site_rewrites import (
 )
 from site_math import set_formulas
 from site_search import add_search, write_index
+from site_slim import slim_page, slim_styles
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 
@@ -145,7 +147,7 @@ def finish_page(path, out, cfg, renamed, lessons):
     source = f"{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/"
     for old, new in renamed.items():
         html = html.replace(f'{source}{new}"', f'{source}{old}"')
-    path.write_text(html)
+    path.write_text(slim_page(html))
 
 
 def add_styles(out):
@@ -168,9 +170,11 @@ def render(cfg, work, renamed, lessons):
         path.write_text(re.sub(r"@import\s+url\([^)]*\)[^;]*;", "", path.read_text()))
     write_index(out, renamed)
     add_blank(cfg, out)
+    write_reference(cfg, work, out, renamed)
     if (cfg.lib_path / "data/demo").exists():  # the project has a trained model
         import_module("site_live").add_live(out)  # with torch, which takes seconds to import
-    write_reference(cfg, work, out, renamed)
+    add_front(cfg, out)
+    slim_styles(out)
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
     checks = check_site, check_reference, check_figures

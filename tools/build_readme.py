@@ -13,7 +13,7 @@ from nbdev.config import get_config
 CODE = re.compile(r"(^```.*?^```[ \t]*$)", re.S | re.M)
 HIDDEN = re.compile(r"^#\| *(hide|default_exp|export)\b", re.M)
 CALLOUT = re.compile(r"^:::+ *\{\.callout-(\w+)[^}]*\}\n(.*?)^:::+$", re.S | re.M)
-RELATIVE = re.compile(r"\]\((?![a-z][a-z\d+.-]*:|/|#)([^\s)]+)")
+RELATIVE = re.compile(r"(!\[[^\]]*)?\]\((?![a-z][a-z\d+.-]*:|/|#)([^\s)]+)")
 
 
 def fence(text, language=""):
@@ -42,8 +42,13 @@ def callout(m):
 
 
 def repo_links(text, nbs, source):
-    "Links to files, which are relative to the notebook, in full: they work on a package index too."
-    return RELATIVE.sub(lambda m: f"]({source}/{posixpath.normpath(f'{nbs}/{m[1]}')}", text)
+    "Links to files, which are relative to the notebook, in full: they work on a package index too, and so do pictures."
+
+    def in_full(m):
+        where = source.replace("/blob/", "/raw/") if m[1] else source
+        return f"{m[1] or ''}]({where}/{posixpath.normpath(f'{nbs}/{m[2]}')}"
+
+    return RELATIVE.sub(in_full, text)
 
 
 def markdown_cell(cell, nbs, source):

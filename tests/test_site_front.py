@@ -1,0 +1,221 @@
+"""The front page: equation 1, the still sentence, the claims; and what the site leaves out because no page uses it."""
+import json
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import CHROMIUM, ROOT, dom
+
+sys.path.insert(0, str(ROOT / "tools"))
+pytest.importorskip("smalldocs")
+import build_readme
+import site_front as front
+import site_slim as slim
+from site_checks import PageFacts
+from site_rewrites import SiteError
+
+CLAIMS = json.loads((ROOT / "nbs/claims.json").read_text())["claims"]
+CFG = SimpleNamespace(git_url="https://github.com/o/r", branch="main", nbs_path=Path("nbs"))
+OLD = (
+    '<body class="nav"><header><nav class="quarto-secondary-nav"><nav>Toy</nav></nav></header>'
+    '<div id="quarto-content" class="quarto-container has-sidebar"><nav id="quarto-sidebar"></nav><div>Contents</div>'
+    '<main id="text"><header id="title-block-header"><h1>Toy</h1></header><p><a href="https://elsewhere/">nbdev</a></p>'
+    '<section id="start"></section><section id="lessons"></section>'
+)
+TOLD = {  # one layer with two heads
+    "source": ["a", "dog"], "target": ["ein", "Hund", "<b>"],
+    "cross": [[[[900, 40], [100, 900], [0, 1000]], [[900, 40], [300, 700], [0, 1000]]]],
+}
+
+
+# ---- the first screen
+
+@pytest.fixture(scope="module")
+def page():
+    return front.first_screen(OLD, CLAIMS, front.still(TOLD), CFG)
+
+
+def test_first_screen_takes_the_place_of_title_and_introduction(page):
+    assert page.startswith(
+        '<body class="front nav"><header></header><div id="quarto-content" class="quarto-container"><main id="text">'
+        '<div class="front-first">'
+    )
+    assert "elsewhere" not in page and '<section id="start"></section><section id="lessons">' in page
+    assert page.count("<h1") == 1
+    with pytest.raises(SiteError, match="no title block"):
+        front.first_screen("<body><h1>Toy</h1>", CLAIMS, "", CFG)
+
+
+def test_first_link_stays_and_the_paper_is_linked(page):
+    links = PageFacts(page).links
+    assert not links[0].startswith("http") and "overview.html" in links
+    assert "https://arxiv.org/abs/1706.03762" in links
+    assert "https://colab.research.google.com/github/o/r/blob/main/nbs/00_overview.ipynb" in links
+
+
+def test_sentence_is_there_without_scripts(page):
+    live = re.search(r'<div id="live".*?</div>', page, re.S)[0]
+    assert re.findall(r"<text [^>]*>([^<]*)", live) == ["a", "dog", "ein", "Hund", "&lt;b&gt;"]
+    assert 'data-base="site_libs/live/"' in live and "<script" not in live
+
+
+def test_every_claim_is_a_link_with_a_name(page):
+    cells = re.findall(r'<a href="claims.html#claim-(\d+)" data-status="([^"]+)" aria-label="Claim \1, ', page)
+    every = [claim["verdict"] for part in CLAIMS.values() for claim in part]
+    assert [status for _, status in cells] == every and [int(n) for n, _ in cells] == [*range(1, len(every) + 1)]
+    counts = {text: int(n) for n, text in re.findall(r'aria-hidden="true">(\d+)</span> ([^<]+)</li>', page)}
+    assert counts == {front.STATUS[v]: every.count(v) for v in front.STATUS}
+    assert set(every) == set(front.STATUS)
+
+
+def test_every_status_has_a_colour():
+    css = (CSS_FOLDER / "front.css").read_text()
+    assert set(re.findall(r'\[data-status="([^"]+)"\]', css)) == set(front.STATUS)
+
+
+def test_equation_has_coloured_letters():
+    svg = front.equation()
+    assert len(svg) < 12_000
+    assert [c for c in re.findall(r'<path class="([^"]*)"', svg) if c] == ["of-query", "of-key", "of-value"]
+    left, top, width, height = map(int, re.search(r'viewBox="([^"]+)"', svg)[1].split())
+    starts = [(int(x), int(y)) for x, y in re.findall(r"M(-?\d+) ?(-?\d+)", svg)]
+    assert all(left <= x <= left + width and top <= y <= top + height for x, y in starts)
+
+
+def test_lines_lead_from_new_words_to_old_ones():
+    svg = front.still(TOLD)
+    height = front.ROW_HEIGHT
+    assert f'<path d="M244 {height*1.5:g}L96 {height/2:g}" opacity="0.32"/>' in svg  # 0.2 to the power of 0.7
+    assert svg.count("<path") == 5  # and none of nothing
+
+
+def test_rows_of_claims_get_ids():
+    row = "<tr>\n<td>{}</td>\n<td>text</td></tr>"
+    html = row.format(1) + '<h2 id="the-claims">' + row.format(1) + row.format(2)
+    marked = front.mark_claims(html, 2)
+    assert PageFacts(marked).ids == ["the-claims", "claim-1", "claim-2"]
+    with pytest.raises(SiteError, match="2 rows for 3 claims"):
+        front.mark_claims(html, 3)
+
+
+# ---- the README's pictures
+
+def test_pictures_are_light_and_have_words():
+    cells = [c for c in json.loads((ROOT / "nbs/index.ipynb").read_text())["cells"] if c["cell_type"] == "markdown"]
+    pictures = dict(re.findall(r"!\[([^\]]{40,})\]\(([^)]+)\)", "".join("".join(c["source"]) for c in cells)))
+    assert pictures
+    for file in pictures.values():
+        assert 10_000 < (ROOT / "nbs" / file).stat().st_size < 150_000
+
+
+def test_pictures_are_shown_wherever_the_readme_is():
+    text = build_readme.repo_links("[![A](images/a.png)](https://s) [b](b.ipynb)", "nbs", "https://h/o/r/blob/main")
+    assert text == (
+        "[![A](https://h/o/r/raw/main/nbs/images/a.png)](https://s) [b](https://h/o/r/blob/main/nbs/b.ipynb)"
+    )
+
+
+# ---- colours
+
+CSS_FOLDER = ROOT / "tools/site_libs/css"
+GROUNDS = "--bs-body-bg", "--bs-tertiary-bg", "--sd-code-bg", "--tnb-soft", "--tnb-card"
+LETTERS = (
+    "--bs-body-color", "--bs-emphasis-color", "--bs-secondary-color", "--bs-link-color", "--bs-link-hover-color",
+    "--sd-inline-code", "--tnb-query-text", "--tnb-key-text", "--tnb-value-text", "--tnb-output-text",
+    "--tnb-attend-text",
+)
+
+
+def variables(dark):
+    "The colours of a theme: what the dark one does not set stays as in the light one."
+    css = (CSS_FOLDER / "identity.css").read_text() + (CSS_FOLDER / "colors.css").read_text()
+    found = {}
+    for selector, inside in slim.blocks(slim.COMMENT.sub("", css)):
+        if selector.startswith(":root") or dark and selector.startswith(("html[data-scheme", ".quarto-dark")):
+            found |= dict(re.findall(r"(--[\w-]+): (#\w+)", inside))
+    return found
+
+
+def luminance(colour):
+    digits = colour[1:] if len(colour) == 7 else "".join(2*c for c in colour[1:])
+    parts = (int(digits[i:i + 2], 16)/255 for i in (0, 2, 4))
+    linear = [v/12.92 if v <= .03928 else ((v + .055)/1.055)**2.4 for v in parts]
+    return .2126*linear[0] + .7152*linear[1] + .0722*linear[2]
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + .05)/(low + .05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_stands_out_from_its_ground(dark):
+    assert contrast("#fff", "#000") == 21 and round(contrast("#777", "#fff"), 2) == 4.48
+    of = variables(dark)
+    faint = {(a, b): round(c, 2) for a in LETTERS for b in GROUNDS if (c := contrast(of[a], of[b])) < 4.5}
+    assert not faint
+
+
+def test_claims_can_be_read():
+    css = (CSS_FOLDER / "front.css").read_text()
+    pairs = re.findall(r"background: (#\w+); color: (#\w+)", css)
+    assert len(pairs) == 3 and all(contrast(*pair) >= 4.5 for pair in pairs)
+
+
+# ---- what is left out
+
+CSS = """@charset "UTF-8"; /* .gone { } */
+.used, .gone > a { color: red; content: "}"; } .gone.used { color: blue } a:not(.gone) { x: y }
+.used:is(.gone, .b) { x: z }
+@media print { .gone { x: y } } @media print { #used { x: y } } @font-face { src: url("f,{g") }"""
+
+
+def test_rules_that_can_match_are_kept():
+    kept = slim.kept(slim.COMMENT.sub("", CSS), {"used"})
+    assert kept == (
+        '.used{color: red; content: "}";}a:not(.gone){x: y}.used:is(.gone, .b){x: z}'
+        '@media print{#used{x: y}}@font-face{src: url("f,{g")}'
+    )
+
+
+def test_words_of_scripts_and_attributes_count(tmp_path):
+    (tmp_path / "site_libs").mkdir()
+    (tmp_path / "site_libs/a.js").write_text("e.classList.add('made-by-script')")
+    (tmp_path / "a.html").write_text('<p class="one two" id="three">four</p><script>x = "five"</script>')
+    used = slim.used_words(tmp_path)
+    assert {"made-by-script", "one", "two", "three", "five"} <= used and "four" not in used
+
+
+PAGE = """<script src="../site_libs/bootstrap/bootstrap.bundle.min.js"></script>
+<script src="../site_libs/fuse/fuse.min.js"></script><a data-bs-toggle="{}"></a>"""
+
+
+def test_bootstraps_script_stays_at_home():
+    html = slim.slim_page(PAGE.format("tab"))
+    assert '<script src="../site_libs/toggles.js" defer></script>' in html and "bundle" not in html
+    assert 'fuse.min.js" defer></script>' in html
+    with pytest.raises(SiteError, match="does not know dropdown"):
+        slim.slim_page(PAGE.format("dropdown"))
+
+
+FOLDS = """<body><button data-bs-toggle="collapse" data-bs-target="#part" aria-expanded="false">x</button>
+<div id="part" class="collapse"></div>
+<ul role="tablist"><li><a href="" class="active" id="t1" data-bs-toggle="tab" data-bs-target="#p1">1</a></li>
+<li><a href="" id="t2" data-bs-toggle="tab" data-bs-target="#p2">2</a></li></ul>
+<div id="p1" class="tab-pane active"></div><div id="p2" class="tab-pane"></div>
+<script src="toggles.js"></script><script>
+document.querySelector('button').click()
+document.querySelector('#t1').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))
+</script></body>"""
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine")
+def test_parts_fold_and_arrow_keys_change_tabs(tmp_path):
+    (tmp_path / "toggles.js").write_text((ROOT / "tools/site_libs/toggles.js").read_text())
+    (tmp_path / "page.html").write_text(FOLDS)
+    html = dom(tmp_path / "page.html", tmp_path / "profile")
+    assert 'aria-expanded="true"' in html and 'id="part" class="collapse show"' in html
+    assert 'id="p1" class="tab-pane"' in html and 'id="p2" class="tab-pane active"' in html
+    assert re.search(r'id="t2"[^>]*aria-selected="true"', html)

@@ -1,0 +1,111 @@
+"""What no page uses does not travel: rules of the theme that match nothing, icons that nobody sees, and Bootstrap's
+script, of which `site_libs/toggles.js` does the two things that the pages need."""
+import base64
+import logging
+import re
+from io import BytesIO
+
+from fontTools import subset
+from fontTools.ttLib import TTFont
+
+from site_rewrites import SiteError
+
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[{};]", re.S)
+COMMA = re.compile(r",(?![^()]*\))")  # between selectors, not inside :is(a, b)
+INSIDE = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
+NAME = re.compile(r"[.#]([\w-]+)")
+ATTRIBUTE = re.compile(r"\b(?:class|id)=[\"']([^\"']*)")
+SCRIPT = re.compile(r"<script\b.*?</script>", re.S)
+WORD = re.compile(r"[\w-]+")
+BUNDLE = re.compile(r'<script src="([^"]*)site_libs/bootstrap/bootstrap\.bundle\.min\.js"></script>')
+WAITING = re.compile(r'(<script src="[^"]*fuse\.min\.js")(?=></script>)')
+TOGGLES = {"collapse", "tab"}  # of Bootstrap's, what toggles.js knows
+FONT = re.compile(r"src:url\(\"fonts/bootstrap-icons\.[^}]*")
+CODE = re.compile(r"\\(f[0-9a-f]{3})\b")
+# Bootstrap asks an attribute for the dark theme, smalldocs sets another one before it paints
+DARK = "[data-bs-theme=dark]", ":is([data-bs-theme=dark],[data-scheme=alternate])"
+
+
+# ---- pages
+
+def slim_page(html):
+    "A page without Bootstrap's script, and with the script of the search read after the text."
+    unknown = set(re.findall(r'data-bs-toggle="(\w+)"', html)) - TOGGLES
+    if unknown:
+        raise SiteError(f"toggles.js does not know {', '.join(sorted(unknown))}")
+    html = BUNDLE.sub(r'<script src="\1site_libs/toggles.js" defer></script>', html)
+    return WAITING.sub(r"\1 defer", html)
+
+
+# ---- style sheets
+
+def slim_styles(out):
+    "Keep of the themes, of smalldocs' own style sheet and of the icons what the finished pages in `out` can use."
+    used = used_words(out)
+    icons = out / "site_libs/bootstrap-icons/bootstrap-icons.min.css"
+    for path in [*out.glob("site_libs/themes/*.css"), out / "site_libs/smalldocs.css", icons]:
+        path.write_text(kept(COMMENT.sub("", path.read_text()), used).replace(*DARK))
+    codes = {code for path in out.rglob("*.css") for code in CODE.findall(path.read_text())}
+    icons.write_text(FONT.sub(f'src:url("{icon_font(icons.parent, codes)}") format("woff")', icons.read_text()))
+    for file in [*icons.parent.glob("fonts/*"), out / "site_libs/bootstrap/bootstrap.bundle.min.js"]:
+        file.unlink()
+
+
+def used_words(out):
+    "Every class and id of the pages, and every word of their scripts: these may set classes."
+    words = set()
+    for html in (path.read_text() for path in out.rglob("*.html")):
+        texts = ATTRIBUTE.findall(html) + SCRIPT.findall(html)
+        words.update(*map(WORD.findall, texts))
+    for script in out.glob("site_libs/**/*.js"):
+        if script.parent.name not in ("bootstrap", "katex"):
+            words.update(WORD.findall(script.read_text()))
+    return words
+
+
+def blocks(css):
+    "The outermost rules of a style sheet: what stands before the brace, and between the braces."
+    depth, start, before = 0, 0, ""
+    for m in TOKEN.finditer(css):
+        if m[0] == "{":
+            if not depth:
+                before, start = css[start:m.start()].strip(), m.end()
+            depth += 1
+        elif m[0] == "}":
+            depth -= 1
+            if not depth:
+                yield before, css[start:m.start()]
+                start = m.end()
+        elif m[0] == ";" and not depth:
+            start = m.end()  # @charset, which is UTF-8 anyway
+
+
+def kept(css, used):
+    "The rules that can match when only the classes and ids in `used` exist."
+    out = []
+    for before, inside in blocks(css):
+        if before.startswith(("@media", "@supports")):
+            inside = kept(inside, used)
+        elif not before.startswith("@"):
+            before = ",".join(s.strip() for s in COMMA.split(before) if can_match(s, used))
+        if before and inside:
+            out.append(f"{before}{{{inside.strip()}}}")
+    return "".join(out)
+
+
+def can_match(selector, used):
+    "Whether everything that a selector asks for exists; what stands in brackets, as in :not(.x), need not."
+    return all(name in used for name in NAME.findall(INSIDE.sub("", selector)))
+
+
+def icon_font(folder, codes):
+    "The icons of these codes as a font in a data URI: two kilobytes, and no icon appears late."
+    logging.getLogger("fontTools").setLevel(logging.ERROR)  # it warns of two bytes too many in Bootstrap's font
+    font = TTFont(folder / "fonts/bootstrap-icons.woff")
+    few = subset.Subsetter()
+    few.populate(unicodes=[int(code, 16) for code in codes])
+    few.subset(font)
+    file = BytesIO()
+    font.save(file)
+    return "data:font/woff;base64," + base64.b64encode(file.getvalue()).decode()
