@@ -102,7 +102,7 @@ def test_a_table_of_numbers_stays():
 TITLES = """| § | Lesson | What it is about | 日本語 | 中文 | 한국어 |
 |---|---|---|---|---|---|
 | 3.2 | [Attention](01_toy.ipynb) | From a dict | アテンション | 注意力 | 어텐션 |
-| 5.4 | [Regularization](12_regularization.ipynb) | Dropout | 正則化 | 正则化 | 정칙화 |
+| 5.4 | [Regularization](12_careful.ipynb) | Dropout | 正則化 | 正则化 | 정칙화 |
 """
 WORDS = """| English | 日本語 | 中文 | 한국어 | What it means |
 |---|---|---|---|---|
@@ -116,7 +116,7 @@ MORE = {
         *TOY["01_toy.ipynb"][1:],
         cell("## A query among keys\n\nEach query, $d_k = 64$ wide, asks.\n\n```python\nsecret = 1\n```"),
     ],
-    "12_regularization.ipynb": [
+    "12_careful.ipynb": [
         cell("# Regularization\n\n> Dropout"),
         cell("::: {.note}\n\nA query is dropped.\n\n:::"),
     ],
@@ -128,7 +128,7 @@ SIDEBAR = """website:
     contents:
       - href: index.ipynb
       - section: "The model"
-        contents: [{href: 01_toy.ipynb}, {href: 12_regularization.ipynb}]
+        contents: [{href: 01_toy.ipynb}, {href: 12_careful.ipynb}]
       - section: "The rest"
         contents:
           - href: glossary.ipynb
@@ -179,7 +179,7 @@ def test_the_index_has_prose_and_titles_in_all_languages(site):
     text = (site / "search.json").read_text()
     pages = {page["href"]: page for page in json.loads(text)}
     assert len(pages) == 6 and "tasks/toy.html" not in pages
-    assert pages["regularization.html"]["titles"] == ["Regularization", "正則化", "正则化", "정칙화"]
+    assert pages["careful.html"]["titles"] == ["Regularization", "正則化", "正则化", "정칙화"]
     assert pages["toy.html"]["weight"] > pages["deep/inner.html"]["weight"] > pages["glossary.html"]["weight"]
     sections = {id: (heading, text) for id, heading, text in pages["toy.html"]["sections"]}
     assert sections["a-query-among-keys"] == ("A query among keys", "Each query, d_k=64 wide, asks.")
@@ -241,7 +241,7 @@ def test_search_by_keyboard_in_four_languages(site):
     first = answer.pop("first")
     assert first["query"][:2] == ["./toy.html#a-query-among-keys", "./glossary.html#attention-and-query"]
     assert [first[text][0] for text in ("attention", "어텐션")] == ["./toy.html"] * 2
-    assert [first[text][0] for text in ("正則化", "正则化", "정칙화")] == ["./regularization.html"] * 3
+    assert [first[text][0] for text in ("正則化", "正则化", "정칙화")] == ["./careful.html"] * 3
     assert not any("tasks" in href for hrefs in first.values() for href in hrefs) and first["xylophone"] == []
     assert answer == {"said": "Nothing found", "open": True, "escaped": True, "down": True, "up": True,
                       "followed": "#a-query-among-keys"}
