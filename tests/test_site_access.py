@@ -193,9 +193,10 @@ def test_an_index_that_grows_too_large_is_refused(site, monkeypatch):
 
 
 def test_each_word_is_kept_once():
-    sections = [["", "", "x" * 99 + " one end the two the three"], ["a", "A", "two " + "y" * 99 + " two one four 5"]]
+    long, longer = "x" * search.SHOWN, "y" * search.SUMMARY
+    sections = [["", "", f"{longer} one end two the two three"], ["a", "A", f"two {long} two one four 5"]]
     assert search.condensed(sections, {"the"}) == [
-        ["", "", "x" * 99 + " one end two three"], ["a", "A", "two " + "y" * 99 + " four"]
+        ["", "", f"{longer} one end two three"], ["a", "A", f"two {long} four"]
     ]
 
 
