@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 from site_rewrites import SiteError
 
 LIMIT = 400_000  # bytes
-SHOWN, LONGEST = 100, 600  # letters of a section that are kept as they are, and with the words that follow
+SUMMARY, SHOWN = 400, 100  # letters that are kept as they are: of what stands above the first heading, and of a section
+MORE = 500  # letters of the words that follow
 COMMON = 20  # pages that have a word: more, and it says nothing about a page
 VOID = {"br", "hr", "img", "input", "wbr", "meta", "link", "source", "path", "line", "rect", "circle"}
 SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption"}
@@ -122,22 +123,22 @@ def condensed(sections, common):
     "The sections of a page: the beginning of each, and then each word that is not common and comes first on this page."
     out, seen = [], set(common)
     for id, heading, text in sections:
-        heading, (shown, rest) = tidy(heading), cut(tidy(text))
+        heading, (shown, rest) = tidy(heading), cut(tidy(text), SHOWN if id else SUMMARY)
         seen.update(words(shown))
         kept = []
         for word in words(rest):
             if word not in seen and not word.isdigit():
                 kept.append(word)
                 seen.add(word)
-        text = " ".join([shown, *kept])[:LONGEST]
+        text = f"{shown} {' '.join(kept)}"[: len(shown) + MORE].strip()
         out += [[id, heading, text]] if heading or text else []
     return out
 
 
-def cut(text):
+def cut(text, letters):
     "The beginning of a text, to the end of a word, and what comes after it."
-    more, _, rest = text[SHOWN:].partition(" ")
-    return text[:SHOWN] + more, rest
+    more, _, rest = text[letters:].partition(" ")
+    return text[:letters] + more, rest
 
 
 def tidy(text):
