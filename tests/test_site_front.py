@@ -188,14 +188,12 @@ def test_words_of_scripts_and_attributes_count(tmp_path):
     assert {"made-by-script", "one", "two", "three", "five"} <= used and "four" not in used
 
 
-PAGE = """<script src="../site_libs/bootstrap/bootstrap.bundle.min.js"></script>
-<script src="../site_libs/fuse/fuse.min.js"></script><a data-bs-toggle="{}"></a>"""
+PAGE = """<script src="../site_libs/bootstrap/bootstrap.bundle.min.js"></script><a data-bs-toggle="{}"></a>"""
 
 
 def test_bootstraps_script_stays_at_home():
     html = slim.slim_page(PAGE.format("tab"))
     assert '<script src="../site_libs/toggles.js" defer></script>' in html and "bundle" not in html
-    assert 'fuse.min.js" defer></script>' in html
     with pytest.raises(SiteError, match="does not know dropdown"):
         slim.slim_page(PAGE.format("dropdown"))
 

@@ -18,7 +18,8 @@ ALONE = """<script>addEventListener("load", () => setTimeout(() => {
   sentences.dispatchEvent(new Event("change"))
 }, 2000))</script><style>body > *, main > :not(.front-first), .front-words { display: none !important }
 body > #quarto-content, .front-first { display: block !important; margin: 0 !important; padding: 0 !important }
-main { padding: 0 !important } #live { max-width: none; min-height: 100vh; margin: 0; border: 0; border-radius: 0 }</style>"""
+main { padding: 0 !important }
+#live { max-width: none; min-height: 100vh; margin: 0; border: 0; border-radius: 0 }</style>"""
 
 
 class Quiet(SimpleHTTPRequestHandler):

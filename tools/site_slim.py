@@ -19,7 +19,6 @@ ATTRIBUTE = re.compile(r"\b(?:class|id)=[\"']([^\"']*)")
 SCRIPT = re.compile(r"<script\b.*?</script>", re.S)
 WORD = re.compile(r"[\w-]+")
 BUNDLE = re.compile(r'<script src="([^"]*)site_libs/bootstrap/bootstrap\.bundle\.min\.js"></script>')
-WAITING = re.compile(r'(<script src="[^"]*fuse\.min\.js")(?=></script>)')
 TOGGLES = {"collapse", "tab"}  # of Bootstrap's, what toggles.js knows
 FONT = re.compile(r"src:url\(\"fonts/bootstrap-icons\.[^}]*")
 CODE = re.compile(r"\\(f[0-9a-f]{3})\b")
@@ -30,12 +29,11 @@ DARK = "[data-bs-theme=dark]", ":is([data-bs-theme=dark],[data-scheme=alternate]
 # ---- pages
 
 def slim_page(html):
-    "A page without Bootstrap's script, and with the script of the search read after the text."
+    "A page with `toggles.js` instead of Bootstrap's script."
     unknown = set(re.findall(r'data-bs-toggle="(\w+)"', html)) - TOGGLES
     if unknown:
         raise SiteError(f"toggles.js does not know {', '.join(sorted(unknown))}")
-    html = BUNDLE.sub(r'<script src="\1site_libs/toggles.js" defer></script>', html)
-    return WAITING.sub(r"\1 defer", html)
+    return BUNDLE.sub(r'<script src="\1site_libs/toggles.js" defer></script>', html)
 
 
 # ---- style sheets
