@@ -18,14 +18,14 @@ const drawClocks = (svg, waves, a, b) => {
 
 const drawCurve = (svg, dots, distance) => {
   svg.replaceChildren()
-  const x = k => 24 + 3.1 * k, y = d => 92 - 9.5 * d
+  const x = k => 24 + 3 * k, y = d => 152 - 16 * d
   add(svg, 'text', {x: 24, y: 12}, 'dot product of two encodings')
   for (const d of [0, 4, 8]) {
     add(svg, 'text', {x: 16, y: y(d) + 4, 'text-anchor': 'end'}, d)
-    add(svg, 'line', {x1: 24, x2: 334, y1: y(d), y2: y(d), stroke: 'currentColor', 'stroke-opacity': d ? .2 : .8})
+    add(svg, 'line', {x1: 24, x2: 324, y1: y(d), y2: y(d), stroke: 'currentColor', 'stroke-opacity': d ? .2 : .8})
   }
-  for (const k of [0, 50, 100]) add(svg, 'text', {x: x(k), y: 170, 'text-anchor': 'middle'}, k)
-  add(svg, 'text', {x: x(75), y: 184, 'text-anchor': 'middle'}, 'distance')
+  for (const k of [0, 50, 100]) add(svg, 'text', {x: x(k), y: 168, 'text-anchor': 'middle'}, k)
+  add(svg, 'text', {x: x(75), y: 168, 'text-anchor': 'middle'}, 'distance')
   const points = dots.map((d, k) => `${x(k)},${y(d)}`).join(' ')
   add(svg, 'polyline', {points, fill: 'none', stroke: 'currentColor', 'stroke-width': 2})
   add(svg, 'circle', {cx: x(distance), cy: y(dots[distance]), r: 6, fill: 'var(--attend)', stroke: 'currentColor'})

@@ -5,7 +5,7 @@ const CELL = 26
 const drawTable = (svg, {words, features}, x, numbers, lit) => numbers.flatMap((row, r) => row.map((number, c) => {
   const word = Math.floor(number / features), wrong = word !== r, y = 34 + CELL * r
   add(svg, 'rect', {x: x + CELL * c, y, width: CELL - 3, height: CELL - 3, rx: 3, fill: 'var(--query)',
-    'fill-opacity': word === lit ? .75 : .1, stroke: 'currentColor', 'stroke-opacity': wrong ? 1 : .3,
+    'fill-opacity': word === lit ? .6 : .1, stroke: 'currentColor', 'stroke-opacity': wrong ? 1 : .3,
     'stroke-width': wrong ? 2 : 1, 'stroke-dasharray': wrong ? '4 3' : 'none'})
   add(svg, 'text', {x: x + CELL * (c + .5) - 1.5, y: y + 16, 'text-anchor': 'middle',
     'font-weight': word === lit ? 700 : 400}, words[word][0] + (number % features + 1))

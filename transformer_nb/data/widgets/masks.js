@@ -50,7 +50,7 @@ const drawCell = (cell, about, open, meant, w) => {
   const leak = w !== 0 && !meant, missing = meant && w === 0
   cell.textContent = (leak ? '!' : '') + short(w)
   cell.className = [!open && 'tnb-closed', leak && 'tnb-leak', missing && 'tnb-missing'].filter(Boolean).join(' ')
-  cell.style.backgroundColor = `color-mix(in srgb, var(--attend) ${70 * (w || 0)}%, transparent)`
+  cell.style.backgroundColor = `color-mix(in srgb, var(--attend) ${55 * (w || 0)}%, transparent)`
   cell.setAttribute('aria-pressed', !!open)
   cell.setAttribute('aria-label', `${about}, ${open ? 'open' : 'closed'}, weight ${short(w)}` +
     (leak ? ', leak' : missing ? ', missing' : ''))

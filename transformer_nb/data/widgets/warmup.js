@@ -5,7 +5,7 @@ const LAST = 40000
 
 const drawRates = (svg, mine, top) => {
   svg.replaceChildren()
-  const x = step => 8 + 324 * step / LAST, y = r => 166 - 140 * r / top
+  const x = step => 8 + 324 * step / LAST, y = r => 166 - 126 * r / top
   const line = (setting, look) => {
     const steps = [...Array(161).keys()].map(k => 1 + k * (LAST - 1) / 160).concat(setting.warmup).sort((a, b) => a - b)
     const points = steps.map(s => `${x(s).toFixed(1)},${y(rate(s, setting)).toFixed(1)}`).join(' ')
@@ -19,11 +19,13 @@ const drawRates = (svg, mine, top) => {
   add(svg, 'text', {x: x(10000), y: 182, 'text-anchor': 'middle'}, 'step')
   line(PAPER, {'stroke-width': 2, 'stroke-opacity': .6, 'stroke-dasharray': '5 4'})
   line(mine, {'stroke-width': 3})
-  for (const [setting, name] of [[PAPER, 'paper'], [mine, 'peak']]) {
+  for (const [setting, fill] of [[PAPER, 'none'], [mine, 'currentColor']]) {
     const at = {cx: x(setting.warmup), cy: y(rate(setting.warmup, setting))}
-    add(svg, 'circle', {...at, r: 5, fill: name === 'paper' ? 'none' : 'currentColor', stroke: 'currentColor'})
-    add(svg, 'text', {x: at.cx + 9, y: at.cy - 6}, `${name} ${rate(setting.warmup, setting).toPrecision(3)}`)
+    add(svg, 'circle', {...at, r: 5, fill, stroke: 'currentColor'})
   }
+  const end = mine.warmup > LAST / 2 ? 'end' : 'start', peak = rate(mine.warmup, mine)
+  add(svg, 'text', {x: x(mine.warmup), y: y(peak) - 9, 'text-anchor': end}, 'peak ' + peak.toPrecision(3))
+  add(svg, 'text', {x: 332, y: 12, 'text-anchor': 'end'}, 'dashed, open circle: the paper')
 }
 
 begin('warmup', me => {
