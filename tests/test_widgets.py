@@ -20,7 +20,7 @@ from transformer_nb.optimizer import lrate
 from transformer_nb.translation import Translator
 
 browser = pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
-NUMBER = r'(-?[\d.]+(?:e-?\d+)?)'
+NUMBER = r'(-?\d+(?:\.\d+)?(?:e-?\d+)?)'
 
 
 @pytest.fixture(scope='module')
@@ -197,7 +197,7 @@ def test_masks_show_the_weights_of_the_library(found):
         weights = weights_of(data, preset)
         assert [cell.lstrip('!') for cell in cells] == shown(weights.flatten().tolist()), preset['name']
         leaks = (weights != 0) & ~meant
-        assert numbers('^N leaks, N missing', said) == [leaks.sum(), (meant & (weights == 0)).sum()]
+        assert numbers('^Leaks: N, missing: N. ', said) == [leaks.sum(), (meant & (weights == 0)).sum()]
         assert [cell.startswith('!') for cell in cells] == leaks.flatten().tolist()
     assert 'As it is meant' in found['masks'][0][0] and '2 rows have no key and are NaN' in found['masks'][-1][0]
 
@@ -211,7 +211,7 @@ def test_a_cell_is_painted_by_keys(found):
     assert place == 2*6 + 3 and stops == 1           # the grid is one stop of the Tab key
     expected = weights_of(data, {'rows': rows, 'fill': 0})
     assert [cell.lstrip('!') for cell in cells] == shown(expected.flatten().tolist())
-    assert said.startswith('1 leaks, 0 missing') and '3 “the” gets' in said and '4 “dog”' in said
+    assert said.startswith('Leaks: 1, missing: 0.') and '3 “the” gets' in said and '4 “dog”' in said
 
 
 @browser

@@ -6,7 +6,7 @@ const chance = ({logp}) => logp < Math.log(.0005) ? '<.001' : Math.exp(logp).toF
 // One step: every prefix with its k + 1 best pieces. Of the k best candidates those that end are put away, and the k
 // best that do not end are kept.
 const extend = (going, k) => {
-  const candidates = going.flatMap((parent, from) => (parent.next || []).slice(0, k + 1).map(([piece, logp, next]) =>
+  const candidates = going.flatMap((parent, from) => parent.next.slice(0, k + 1).map(([piece, logp, next]) =>
     ({piece, from, next, logp: parent.logp + logp, pieces: [...parent.pieces, piece]})))
   candidates.sort((a, b) => b.logp - a.logp)
   candidates.slice(0, k).filter(c => c.piece === END).forEach(c => { c.state = 'ended' })
@@ -14,12 +14,13 @@ const extend = (going, k) => {
   return candidates
 }
 
-// The whole search, a list of candidates for each step; it stops when no open prefix can beat the best end any more.
+// The whole search, a list of candidates for each step; it stops when no open prefix can beat the best end any more, or
+// where the stored tree does.
 const search = ({tree, limit}, k, alpha) => {
   const score = (logp, length) => logp / ((5 + length) / 6) ** alpha
   let going = [{pieces: [], logp: 0, next: tree}]
   const steps = [], ends = []
-  while (going.length && !(ends.length && ends[0].score >= score(going[0].logp, limit))) {
+  while (going.some(c => c.next) && !(ends.length && ends[0].score >= score(going[0].logp, limit))) {
     const candidates = extend(going, k)
     steps.push(candidates)
     candidates.filter(c => c.state === 'ended').forEach(({pieces, logp}) => {
@@ -35,9 +36,9 @@ const search = ({tree, limit}, k, alpha) => {
 const MARKS = {kept: '', ended: ' ■', dropped: ' ×'}
 const drawNode = (svg, c, x, y) => {
   const state = c.state || 'dropped'
-  add(svg, 'rect', {x, y, width: 76, height: 32, rx: 5, class: 'tnb-' + state})
-  add(svg, 'text', {x: x + 38, y: y + 13}, (c.piece === END ? 'end' : c.piece) + MARKS[state])
-  add(svg, 'text', {x: x + 38, y: y + 27}, chance(c))
+  add(svg, 'rect', {x, y, width: 84, height: 32, rx: 5, class: 'tnb-' + state})
+  add(svg, 'text', {x: x + 42, y: y + 13}, (c.piece === END ? 'end' : c.piece) + MARKS[state])
+  add(svg, 'text', {x: x + 42, y: y + 27}, chance(c))
 }
 
 // A column for each step, best candidates first, lines from a prefix to what continues it.
@@ -48,7 +49,7 @@ const drawTree = (svg, steps) => {
     let spare = 2  // of those that are dropped, the two best are drawn
     const drawn = candidates.filter(c => c.state || spare-- > 0), x = 100 * t
     drawn.forEach((c, row) => {
-      if (t) add(svg, 'line', {x1: x - 22, x2: x + 2, y1: before[c.from], y2: 18 + 38 * row})
+      if (t) add(svg, 'line', {x1: x - 14, x2: x + 2, y1: before[c.from], y2: 18 + 38 * row})
       drawNode(svg, c, x + 2, 2 + 38 * row)
     })
     before = drawn.flatMap((c, row) => c.state === 'kept' ? [18 + 38 * row] : [])

@@ -57,7 +57,7 @@ const drawCell = (cell, about, open, meant, w) => {
 }
 
 const spoken = (words, faults) => faults.slice(0, 3).map(([i, j, w]) =>
-  `${i + 1} “${words[i]}” gets ${short(w)} of ${j + 1} “${words[j]}”`).join(', ') + (faults.length > 3 ? ', …' : '')
+  `${i + 1} “${words[i]}” gets ${short(w)} of ${j + 1} “${words[j]}”`).join(', ') + (faults.length > 3 ? ', and more' : '')
 
 begin('masks', (me, {words, scores, meant, presets}) => {
   const list = (name, texts, chosen) => {
@@ -83,8 +83,8 @@ begin('masks', (me, {words, scores, meant, presets}) => {
       if (w === 0 && wanted) missing++
     })
     const broken = weights.filter(row => isNaN(row[0])).length
-    me.say(`${leaks.length} leaks, ${missing} missing. ` + (broken ? `${broken} rows have no key and are NaN: ` +
-      'so will be the loss. ' : leaks.length ? `Leaks: ${spoken(words, leaks)}.` : missing ? '' : 'As it is meant.'))
+    me.say(`Leaks: ${leaks.length}, missing: ${missing}. ` + (broken ? `${broken} rows have no key and are NaN: ` +
+      'so will be the loss. ' : leaks.length ? `${spoken(words, leaks)}.` : missing ? '' : 'As it is meant.'))
   }
   start(0)
 })

@@ -23,9 +23,8 @@ const drawRates = (svg, mine, top) => {
     const at = {cx: x(setting.warmup), cy: y(rate(setting.warmup, setting))}
     add(svg, 'circle', {...at, r: 5, fill, stroke: 'currentColor'})
   }
-  const end = mine.warmup > LAST / 2 ? 'end' : 'start', peak = rate(mine.warmup, mine)
-  add(svg, 'text', {x: x(mine.warmup), y: y(peak) - 9, 'text-anchor': end}, 'peak ' + peak.toPrecision(3))
-  add(svg, 'text', {x: 332, y: 12, 'text-anchor': 'end'}, 'dashed, open circle: the paper')
+  const names = ['dashed, open circle: the paper', 'dot: peak ' + rate(mine.warmup, mine).toPrecision(3)]
+  names.forEach((text, i) => add(svg, 'text', {x: 332, y: 12 + 16 * i, 'text-anchor': 'end'}, text))
 }
 
 begin('warmup', me => {
