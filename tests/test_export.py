@@ -22,7 +22,7 @@ FLOORS = [  # from the ground up: a module imports from its own floor and from t
     {'training', 'decoding', 'translation'},
     {'parsing', 'attention_maps'},
     {'experiments.why_self_attention', 'experiments.baselines', 'experiments.table2', 'experiments.variations',
-     'experiments.heads', 'experiments.alignment', 'experiments.drawings'},
+     'experiments.heads', 'experiments.alignment', 'experiments.drawings', 'experiments.widgets'},
     {'exercises'},
     {module for module in MODULES if module.startswith('tasks.')},
     {'cli'}]

@@ -1,0 +1,90 @@
+// Paint who may look at whom, and see the weights: what leaks, what is missing, and where nothing is left.
+const softmax = scores => {
+  const top = Math.max(...scores), e = scores.map(s => Math.exp(s - top)), total = sum(e)
+  return e.map(x => x / total)
+}
+// A closed score becomes −1, or −∞; the library then sets closed weights to 0, also where a whole row is NaN.
+const FILLS = [['−∞, and 0 after the softmax', -Infinity, true], ['−∞ only', -Infinity, false], ['−1', -1, false]]
+const weigh = (scores, open, [, value, zero]) => scores.map((row, i) =>
+  softmax(row.map((s, j) => open[i][j] ? s : value)).map((w, j) => zero && !open[i][j] ? 0 : w))
+
+const short = w => isNaN(w) ? 'NaN' : w === 0 ? '0' : w.toFixed(2).replace(/^0/, '')
+
+// The grid: one stop of the Tab key, arrow keys inside; a click, Enter or Space turns a cell over, a mouse may paint.
+const arrows = (box, cells, columns) => {
+  cells.forEach((b, i) => { b.tabIndex = i ? -1 : 0 })
+  box.onkeydown = e => {
+    const step = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns}[e.key]
+    const from = cells.indexOf(document.activeElement), next = step && cells[from + step]
+    if (step) e.preventDefault()
+    if (!next) return
+    cells[from].tabIndex = -1
+    next.tabIndex = 0
+    next.focus()
+  }
+}
+
+const grid = (me, words) => {
+  const box = add(me.body, 'div', {class: 'tnb-grid', role: 'group', 'aria-label': 'rows: queries, columns: keys'})
+  box.style.gridTemplateColumns = `auto repeat(${words.length}, 40px)`
+  add(box, 'span', {}, 'query ↓ key →')
+  words.forEach(word => add(box, 'span', {}, word))
+  const paint = (i, j, value) => { me.open[i][j] = value; me.show() }
+  let brush
+  const cells = words.flatMap((word, i) => {
+    add(box, 'span', {}, word)
+    return words.map((_, j) => Object.assign(add(box, 'button', {type: 'button'}), {
+      onclick: () => paint(i, j, !me.open[i][j]),
+      onpointerdown: () => { brush = [i, j, !me.open[i][j]] },
+      onpointerenter: e => {
+        if (!brush || e.pointerType !== 'mouse' || !(e.buttons & 1)) return
+        paint(...brush)
+        paint(i, j, brush[2])
+      }}))
+  })
+  arrows(box, cells, words.length)
+  return cells
+}
+
+const drawCell = (cell, about, open, meant, w) => {
+  const leak = w !== 0 && !meant, missing = meant && w === 0
+  cell.textContent = (leak ? '!' : '') + short(w)
+  cell.className = [!open && 'tnb-closed', leak && 'tnb-leak', missing && 'tnb-missing'].filter(Boolean).join(' ')
+  cell.style.backgroundColor = `color-mix(in srgb, var(--attend) ${55 * (w || 0)}%, transparent)`
+  cell.setAttribute('aria-pressed', !!open)
+  cell.setAttribute('aria-label', `${about}, ${open ? 'open' : 'closed'}, weight ${short(w)}` +
+    (leak ? ', leak' : missing ? ', missing' : ''))
+}
+
+const spoken = (words, faults) => faults.slice(0, 3).map(([i, j, w]) =>
+  `${i + 1} “${words[i]}” gets ${short(w)} of ${j + 1} “${words[j]}”`).join(', ') + (faults.length > 3 ? ', and more' : '')
+
+begin('masks', (me, {words, scores, meant, presets}) => {
+  const list = (name, texts, chosen) => {
+    const select = add(add(me.bar, 'label', {}, name), 'select')
+    texts.forEach(text => add(select, 'option', {}, text))
+    select.onchange = () => { chosen(select.selectedIndex); me.show() }
+    return select
+  }
+  const start = k => {
+    me.open = presets[k].rows.map(row => [...row].map(Number))
+    me.fill.selectedIndex = presets[k].fill
+  }
+  list('mask', presets.map(p => p.name), start)
+  me.fill = list('a closed score becomes', FILLS.map(([name]) => name), () => {})
+  const cells = grid(me, words), n = words.length
+  me.show = () => {
+    const weights = weigh(scores, me.open, FILLS[me.fill.selectedIndex]), leaks = []
+    let missing = 0
+    cells.forEach((cell, k) => {
+      const i = Math.floor(k / n), j = k % n, w = weights[i][j], wanted = meant[i][j] === '1'
+      drawCell(cell, `query ${i + 1} ${words[i]}, key ${j + 1} ${words[j]}`, me.open[i][j], wanted, w)
+      if (w !== 0 && !wanted) leaks.push([i, j, w])
+      if (w === 0 && wanted) missing++
+    })
+    const broken = weights.filter(row => isNaN(row[0])).length
+    me.say(`Leaks: ${leaks.length}, missing: ${missing}. ` + (broken ? `${broken} rows have no key and are NaN: ` +
+      'so will be the loss. ' : leaks.length ? `${spoken(words, leaks)}.` : missing ? '' : 'As it is meant.'))
+  }
+  start(0)
+})
