@@ -130,14 +130,15 @@ TITLES = {'encoder': 'encoder: source looks at source',
           'cross': 'cross: target looks at source'}
 
 def _digits(numbers):
-    "Of each layer and head all numbers as one text: thousandths, each two digits to the base 36."
-    thousandths = (1000*numbers).round().int().flatten(2).tolist()
-    return [[''.join(np.base_repr(n, 36).zfill(2) for n in head) for head in layer] for layer in thousandths]
+    "Numbers from 0 to 1 as a text of thousandths: below 26 a small letter, else two digits to the base 36."
+    thousandths = (1000*numbers).round().int().flatten().tolist()
+    return ''.join(chr(ord('a') + n) if n < 26 else np.base_repr(n, 36).zfill(2) for n in thousandths)
 
 def _view(maps):
     said = maps['source'][:-1]
-    kinds = {kind: dict(zip(('queries', 'keys'), labels(maps, kind)), title=TITLES[kind], weights=_digits(maps[kind]),
-                        lead='From ' if kind == 'encoder' else 'To predict ') for kind in KINDS}
+    kinds = {kind: dict(zip(('queries', 'keys'), labels(maps, kind)), title=TITLES[kind],
+                        lead='From ' if kind == 'encoder' else 'To predict ',
+                        heads=maps[kind].shape[1], weights=_digits(maps[kind])) for kind in KINDS}
     for kind, norms in maps.get('norms', {}).items(): kinds[kind]['norms'] = _digits(norms/norms.max())
     title = ''.join(said).replace('▁', ' ').strip() if said[0].startswith('▁') else ' '.join(said)
     return {'title': title, 'kinds': kinds}

@@ -1,12 +1,10 @@
 // What the viewer computes and draws. A map is a list of rows, one for each query; a row has a weight for each key. In
-// the page a number is two digits to the base 36, which hold thousandths. `words` are lists of the pieces of each word.
+// the page they are thousandths: a small letter (a is 0), or two digits to the base 36. `words` are lists of pieces.
 const sum = numbers => numbers.reduce((a, b) => a + b, 0)
 const column = (map, j) => map.map(row => row[j])
 
-const decode = (digits, columns) => {
-  const numbers = digits.match(/../g).map(pair => parseInt(pair, 36) / 1000)
-  return Array.from({length: numbers.length / columns}, (_, i) => numbers.slice(i * columns, (i + 1) * columns))
-}
+const decode = digits => digits.match(/[a-z]|../g).map(n => (n < 'a' ? parseInt(n, 36) : n.charCodeAt(0) - 97) / 1000)
+const parts = (list, size) => Array.from({length: list.length / size}, (_, i) => list.slice(i * size, (i + 1) * size))
 
 const mean = maps => maps[0].map((row, i) => row.map((_, j) => sum(maps.map(map => map[i][j])) / maps.length))
 const scaled = (map, factors) => map.map(row => row.map((w, j) => w * factors[j]))
@@ -31,7 +29,7 @@ const toWords = (map, [rows, columns]) => {
 
 // One head, or the mean of some, as the switches want it: times the norms of the values, without the sink, in words.
 const computed = (view, heads, {norms, hide, words}) => {
-  const own = ({layer, head}) => view.maps[layer][head], factors = ({layer, head}) => view.norms[layer][head][0]
+  const own = ({layer, head}) => view.maps[layer][head], factors = ({layer, head}) => view.norms[layer][head]
   let map = mean(heads.map(place => norms ? scaled(own(place), factors(place)) : own(place)))
   if (norms) map = shares(map)
   const hidden = hide ? sum(column(map, view.sink)) / map.length : 0
@@ -70,5 +68,5 @@ const tint = (color, strength) => color + Math.round(255 * strength).toString(16
 const shade = (side, strips) => [...side.children].forEach((b, k) => {
   const ends = n => [n, n + 1].map(end => `${100 * end / strips.length}%`).join(' ')
   const parts = strips.map(({color, weights}, n) => `${tint(color, .5 * weights[k] ** .7)} ${ends(n)}`)
-  b.style.background = strips.length ? `linear-gradient(90deg, ${parts})` : ''
+  b.style.backgroundImage = strips.length ? `linear-gradient(90deg, ${parts})` : ''
 })

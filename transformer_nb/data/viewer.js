@@ -41,10 +41,10 @@ const tell = ({view, shown, status}, token, strips) => {
   status.replaceChildren()
   make(status, 'span', {textContent: token ? `${start}“${view.names[side][i]}”: ` : help})
   shown.forEach(({name, color}, n) => {
+    const line = make(status, 'span', {className: name && 'tnb-name'})
+    if (name) make(line, 'span', {className: 'tnb-dot'}).style.background = color
     const numbers = token ? [largest(strips[n].weights, view.names[1 - side], shown.length > 1 ? 2 : 4)] : []
-    if (name) make(status, 'span', {className: 'tnb-dot'}).style.background = color
-    const texts = name ? [name, ...numbers] : numbers
-    make(status, 'span', {textContent: texts.join(' ') + (n + 1 < shown.length ? '; ' : '')})
+    line.append((name ? [name, ...numbers] : numbers).join(': '))
   })
 }
 
@@ -79,7 +79,7 @@ const pick = (me, place, mode) => {
 const settle = me => {
   const {chosen, mode} = me.at, name = heads => heads.length > 1 ? `mean of ${heads.length} heads` : nameOf(heads[0])
   me.shown = (isMean(mode) ? [chosen] : chosen.map(place => [place])).map(heads => (
-    {name: chosen.length > 1 && name(heads), color: colorOf(me, heads[0]), ...computed(me.view, heads, me.at)}))
+    {name: chosen.length > 1 ? name(heads) : '', color: colorOf(me, heads[0]), ...computed(me.view, heads, me.at)}))
   me.modes.value = MODES.indexOf(mode)
   me.heads.querySelectorAll('button').forEach((b, i) => {
     const mine = chosen.find(place => same(place, me.places[i]))
@@ -134,11 +134,12 @@ const tokens = (me, side) => {
   })
 }
 
-const viewOf = ({queries, keys, weights, norms, lead}, inWords) => {
-  const decoded = grid => grid.map(layer => layer.map(digits => decode(digits, keys.length)))
-  const words = [queries, keys].map(wordsOf), sink = Math.max(0, keys.indexOf('<\/s>'))  // the decoder's <s> is first
+const viewOf = ({queries, keys, weights, norms, heads, lead}, inWords) => {
+  const rows = digits => parts(decode(digits), keys.length), words = [queries, keys].map(wordsOf)
   const names = [queries, keys].map((pieces, side) => inWords ? spell(pieces, words[side]) : pieces)
-  return {keys, lead, words, names, sink, maps: decoded(weights), norms: norms && decoded(norms)}
+  const sink = Math.max(0, keys.indexOf('<\/s>'))  // in the decoder <s>, the first
+  const maps = parts(parts(rows(weights), queries.length), heads)
+  return {keys, lead, words, names, sink, maps, norms: norms && parts(rows(norms), heads)}
 }
 
 const show = (me, change) => {
@@ -146,7 +147,7 @@ const show = (me, change) => {
   me.view = viewOf(me.views[at.sentence].kinds[me.kinds[at.kind]], at.words)
   me.places = me.view.maps.flatMap((row, layer) => row.map((_, head) => ({layer, head})))
   at.chosen = at.chosen.filter(other => me.places.some(place => same(place, other)))
-  if (!at.chosen.length) at.chosen = [{...me.places[0], slot: 0}]
+  if (!at.chosen.length) at.chosen = [{...me.places.filter(({head}) => !head).at(-1), slot: 0}]  // of the last layer
   headGrid(me)
   for (const side of [0, 1]) tokens(me, side)
   me.svg.setAttribute('height', 24 * Math.max(...me.view.names.map(names => names.length)))
