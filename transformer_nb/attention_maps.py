@@ -132,7 +132,7 @@ TITLES = {'encoder': 'encoder: source looks at source',
 def _digits(numbers):
     "Numbers from 0 to 1 as a text of thousandths: below 26 a small letter, else two digits to the base 36."
     thousandths = (1000*numbers).round().int().flatten().tolist()
-    return ''.join(chr(ord('a') + n) if n < 26 else np.base_repr(n, 36).zfill(2) for n in thousandths)
+    return ''.join(chr(97 + n) if n < 26 else np.base_repr(n, 36).zfill(2) for n in thousandths)
 
 def _view(maps):
     said = maps['source'][:-1]

@@ -313,13 +313,11 @@ def attention_maps(
     maps, hooks = {'encoder': [], 'decoder': [], 'cross': []}, []
     if look is None: look = lambda attention, inputs, output: output[1]
     def ask(attention, args, kwargs): return args, kwargs | {'need_weights': True}
-    def watch(attention, kind):
+    uses = [('encoder', layer.self_attention) for layer in model.encoder]
+    for layer in model.decoder: uses += ('decoder', layer.self_attention), ('cross', layer.cross_attention)
+    for kind, attention in uses:
         hooks.append(attention.register_forward_pre_hook(ask, with_kwargs=True))
-        hooks.append(attention.register_forward_hook(lambda *seen: maps[kind].append(look(*seen))))
-    for layer in model.encoder: watch(layer.self_attention, 'encoder')
-    for layer in model.decoder:
-        watch(layer.self_attention, 'decoder')
-        watch(layer.cross_attention, 'cross')
+        hooks.append(attention.register_forward_hook(lambda *seen, kind=kind: maps[kind].append(look(*seen))))
     try: model(src, tgt)
     finally:
         for hook in hooks: hook.remove()

@@ -127,9 +127,7 @@ def from_pretrained(cls:Translator,
     if found.tokenizer is None:
         raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
     ready = inference(found.model.to(kind), int8, release=True)
-    translator = cls(ready, found.tokenizer, found.training, path=found.path)
-    translator.files = found.files
-    return translator
+    return cls(ready, found.tokenizer, found.training, path=found.path)._with(files=found.files)
 
 # %% ../nbs/16_translation.ipynb #3d750476
 @patch(as_prop=True)
