@@ -24,7 +24,7 @@ from transformer_nb.english_german.grammar import Grammar
 from transformer_nb.translation import Translator
 assert len(Grammar(0).samples(3)) == 3                                  # the lexicon travels with the wheel
 from transformer_nb.attention_maps import _asset
-assert _asset('viewer.js') and _asset('viewer.css')                       # and so does the viewer of attention maps
+assert all(map(_asset, ('maps.js', 'viewer.js', 'viewer.css')))           # and so does the viewer of attention maps
 translator = Translator.from_pretrained(sys.argv[1], device='cpu')
 found = translator.translate(['a dog runs .', ''], beam=4, alpha=0.6)
 assert len(found) == 2 and found[1] == '', found

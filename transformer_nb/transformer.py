@@ -306,18 +306,18 @@ def preset(
 def attention_maps(
     model:Transformer,  # The model, in eval mode
     src:Tensor,         # Source ids, shape (b, n)
-    tgt:Tensor          # Target ids shifted right, shape (b, m)
+    tgt:Tensor,         # Target ids shifted right, shape (b, m)
+    look=None           # What to keep of an attention, a function of module, inputs and output; None: its weights
 ) -> dict[str, Tensor]: # 'encoder' (N, b, h, n, n), 'decoder' (N, b, h, m, m), 'cross' (N, b, h, m, n)
     "The weights of all three uses of attention (§3.2.3), every layer and head."
     maps, hooks = {'encoder': [], 'decoder': [], 'cross': []}, []
+    if look is None: look = lambda attention, inputs, output: output[1]
     def ask(attention, args, kwargs): return args, kwargs | {'need_weights': True}
-    def watch(attention, kind):
+    uses = [('encoder', layer.self_attention) for layer in model.encoder]
+    for layer in model.decoder: uses += ('decoder', layer.self_attention), ('cross', layer.cross_attention)
+    for kind, attention in uses:
         hooks.append(attention.register_forward_pre_hook(ask, with_kwargs=True))
-        hooks.append(attention.register_forward_hook(lambda m, args, out: maps[kind].append(out[1])))
-    for layer in model.encoder: watch(layer.self_attention, 'encoder')
-    for layer in model.decoder:
-        watch(layer.self_attention, 'decoder')
-        watch(layer.cross_attention, 'cross')
+        hooks.append(attention.register_forward_hook(lambda *seen, kind=kind: maps[kind].append(look(*seen))))
     try: model(src, tgt)
     finally:
         for hook in hooks: hook.remove()

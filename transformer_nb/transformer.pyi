@@ -156,5 +156,5 @@ PRESETS: dict
 def preset(name: str, **overrides) -> TransformerConfig:
     """A named configuration, every row of Table 3 among them; raises `ValueError` for an unknown name."""
 
-def attention_maps(model: Transformer, src: Tensor, tgt: Tensor) -> dict[str, Tensor]:
+def attention_maps(model: Transformer, src: Tensor, tgt: Tensor, look=None) -> dict[str, Tensor]:
     """The weights of all three uses of attention (§3.2.3), every layer and head."""

@@ -127,9 +127,7 @@ def from_pretrained(cls:Translator,
     if found.tokenizer is None:
         raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
     ready = inference(found.model.to(kind), int8, release=True)
-    translator = cls(ready, found.tokenizer, found.training, path=found.path)
-    translator.files = found.files
-    return translator
+    return cls(ready, found.tokenizer, found.training, path=found.path)._with(files=found.files)
 
 # %% ../nbs/16_translation.ipynb #3d750476
 @patch(as_prop=True)
@@ -380,12 +378,13 @@ def score(self:Translator,
 @own_precision()
 def maps(self:Translator,
     source:list, # Ids of a sentence, EOS included
-    target:list  # Ids of a translation, without EOS
+    target:list, # Ids of a translation, without EOS
+    look=None    # What to keep of each attention, as in `attention_maps`; None: its weights
 ) -> dict:       # As `attention` returns it
     "All three kinds of attention while the model reads a sentence and this translation."
     model, pieces = self.model, self.tokenizer.pieces
     src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, [self.cfg.bos_id, *target]))
-    with self.lock, evaluating(model): found = attention_maps(model, src, tgt)  # by hooks: one thread at a time
+    with self.lock, evaluating(model): found = attention_maps(model, src, tgt, look)  # by hooks: one thread at a time
     words = {'source': pieces(source), 'target': pieces([*target, self.cfg.eos_id])}
     return words | {kind: w[:, 0].float().cpu() for kind, w in found.items()}
 

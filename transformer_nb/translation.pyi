@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from threading import Lock
 from torch import Tensor
+from transformer_nb.attention_maps import Viewer
 from transformer_nb.core import InputError
 from typing import Any, NamedTuple
 
@@ -59,6 +60,10 @@ class Translator:
     int8: Any
 
     def __init__(self, model, tokenizer, about=None, int8: bool = False, path=None) -> None: ...
+    def show(self, text: str) -> Viewer:
+        """A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not
+        fit."""
+
     @classmethod
     def from_pretrained(
         cls, path: str | Path, device: str = "auto", dtype: str = "auto", int8: bool = False
@@ -115,7 +120,7 @@ class Translator:
         """How probable the model finds given translations; raises `InputError` if a side has more, `TooLong`
         as `encode`."""
 
-    def maps(self, source: list, target: list) -> dict:
+    def maps(self, source: list, target: list, look=None) -> dict:
         """All three kinds of attention while the model reads a sentence and this translation."""
 
     def attention(self, text: str) -> dict:

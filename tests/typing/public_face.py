@@ -55,6 +55,7 @@ def a_translator(texts: list[str]):
     nats: list[float] = t.score(texts, german)
     t.align(texts, german)
     t.attention("a dog runs .")
+    t.show("a dog runs .").save(Path("maps.html"))
     t.translat(texts)  # pyright: ignore[reportAttributeAccessIssue]
     t.translate(texts, bean=4)  # pyright: ignore[reportCallIssue]
     return drawn, nats, t.model.eval()
