@@ -186,13 +186,13 @@ def longest_chain(
     y:Tensor  # A result with its autograd record
 ) -> int:     # Matrix products
     "Table 1's sequential operations: the longest chain of matrix products in which each needs the one before."
-    length, todo = {None: 0}, [y.grad_fn]
+    length, todo = {None: 0}, [y.grad_fn]  # None: a source without a record, such as a constant
     while todo:
         node = todo[-1]
         sources = [source for source, _ in node.next_functions]
         unknown = [source for source in sources if source not in length]
         todo += unknown
-        if unknown: continue
+        if unknown: continue  # the node stays on the pile until its sources are known
         is_product = 'mm' in node.name().lower()  # Mm, Addmm, Bmm
         length[todo.pop()] = max((length[source] for source in sources), default=0) + is_product
     return length[y.grad_fn]
