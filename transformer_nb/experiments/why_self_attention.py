@@ -217,6 +217,7 @@ def dependencies(
     "The dependency graph of `f`, by gradients."
     x = x.detach().requires_grad_()
     y = f(x)[0].sum(-1)
+    # One backward pass for each output position, all of them at once: shape (n, 1, n, d)
     gradients, = torch.autograd.grad(y, x, torch.eye(len(y), dtype=x.dtype, device=x.device), is_grads_batched=True)
     return gradients[:, 0].abs().amax(-1) > 0
 
