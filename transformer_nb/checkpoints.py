@@ -212,6 +212,7 @@ def _manifest(path):
         )
     with _refusing(file, 'broken', KeyError, TypeError, ValueError, AttributeError):
         files = {name: (int(entry['bytes']), entry['sha256']) for name, entry in manifest['files'].items()}
+        # The first two must be there, and nothing but the others (the manifest does not list itself)
         if not set(FILES[:2]) <= files.keys() <= set(FILES[:-1]): raise ValueError('files of another kind')
     return files
 

@@ -186,13 +186,13 @@ def longest_chain(
     y:Tensor  # A result with its autograd record
 ) -> int:     # Matrix products
     "Table 1's sequential operations: the longest chain of matrix products in which each needs the one before."
-    length, todo = {None: 0}, [y.grad_fn]
+    length, todo = {None: 0}, [y.grad_fn]  # None: a source without a record, such as a constant
     while todo:
         node = todo[-1]
         sources = [source for source, _ in node.next_functions]
         unknown = [source for source in sources if source not in length]
         todo += unknown
-        if unknown: continue
+        if unknown: continue  # the node stays on the pile until its sources are known
         is_product = 'mm' in node.name().lower()  # Mm, Addmm, Bmm
         length[todo.pop()] = max((length[source] for source in sources), default=0) + is_product
     return length[y.grad_fn]
@@ -217,6 +217,7 @@ def dependencies(
     "The dependency graph of `f`, by gradients."
     x = x.detach().requires_grad_()
     y = f(x)[0].sum(-1)
+    # One backward pass for each output position, all of them at once: shape (n, 1, n, d)
     gradients, = torch.autograd.grad(y, x, torch.eye(len(y), dtype=x.dtype, device=x.device), is_grads_batched=True)
     return gradients[:, 0].abs().amax(-1) > 0
 

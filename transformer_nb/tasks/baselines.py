@@ -199,7 +199,7 @@ class Peeking(Value):
     """A peeking decoder
 
     Let the decoder's convolutions look one word to the right: `right=1` in each of them. What will the training loss
-    do, and what the translations?"""
+    do, and what will the translations be like?"""
     id, level, minutes, kind = '07a.4', 2, 5, 'find the bug'
     options = dict(a='the loss falls faster and the translations get better: more context',
                    b='the loss falls to almost nothing, the translations are nonsense',

@@ -359,12 +359,14 @@ class Waiting(Value):
     micro-batch takes equally long? (Both processes together, as a number between 0 and 1.)"""
     id, level, minutes, kind = '10.6', 1, 3, 'predict'
     hints = ("The step ends when the process with the most micro-batches ends.",
-             "One process has two micro-batches, the other one. How many places in time are there, how many are used?")
+             "One process has two micro-batches, the other one. The step lasts "
+             "as long as two micro-batches: how many could both have computed in this time?")
     right = .25
-    solution = """A quarter: four places in time, three of them used. The first step of
-    `Batches(pairs, 2048, per_step=3, rank=r, world=2).stream()` shows it: two micro-batches for rank 0, one for 1."""
+    solution = """A quarter: the step lasts as long as two micro-batches, so both processes could have computed four,
+    and they computed three. The first step of `Batches(pairs, 2048, per_step=3, rank=r, world=2).stream()` shows it:
+    two micro-batches for rank 0, one for 1."""
     wrong = {.5: ('one-process', "the second process waits half of its time; but the first one never waits"),
-             1/3: ('of-the-work', "one place of *four* is empty: two processes, two places each"),
+             1/3: ('of-the-work', "one of *four* is missing: two processes, and time for two micro-batches each"),
              0: ('equal', "three cannot be shared evenly by two: one process has two, the other one"),
              .75: ('working', "that is the share of the time in which they work"),
              25: ('percent', "give a number between 0 and 1")}
