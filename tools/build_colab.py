@@ -11,13 +11,12 @@ from notebooks import read, text_of, written
 NBS = Path(__file__).parents[1] / "nbs"
 URL = "https://github.com/transformer-nb/transformer_nb"
 LESSONS = "[0-9]*.ipynb", "engine/*.ipynb", "english_german/*.ipynb"
-LINES = """import os
-import sys
+LINES = """import os, sys
 if 'google.colab' in sys.modules:   # which has neither the package nor the files that the lessons read
     os.system('git clone --depth 1 {url} && pip install -q ./transformer_nb')
     os.chdir('/content/transformer_nb/{folder}')
 """
-OLD = re.compile(r"import os\nimport sys\nif 'google\.colab' in .*?^    os\.chdir\(.*?\)\n*", re.M | re.S)
+OLD = re.compile(r"import os(?:, |\nimport )sys\nif 'google\.colab' in .*?^    os\.chdir\(.*?\)\n*", re.M | re.S)
 DIRECTIVES = re.compile(r"\A(?:#\|.*\n?)*")
 PACKAGE = re.compile(r"^(?:from|import) transformer_nb\b", re.M)
 
