@@ -250,6 +250,29 @@ def test_search_by_keyboard_in_four_languages(site):
                       "followed": "#a-query-among-keys"}
 
 
+PHONE = """
+const frame = await opened("toy.html", "default", 390)
+const page = frame.contentDocument
+const sidebar = page.querySelector("#quarto-sidebar")
+const toggle = page.querySelector(".quarto-btn-toggle")
+const shown = () => [getComputedStyle(sidebar).visibility, toggle.getAttribute("aria-expanded")]
+const closed = shown()
+toggle.click()
+const open = shown()
+const at = page.activeElement.getAttribute("href")
+sidebar.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }))
+await send({ closed, open, at, again: shown(), back: page.activeElement === toggle,
+  contents: getComputedStyle(page.querySelector(".contents")).display !== "none" })
+"""
+
+
+@in_browser
+def test_the_sidebar_on_a_phone_takes_the_focus_and_gives_it_back(site):
+    (answer,) = site_axe.browsed(site, PHONE)
+    assert answer == {"closed": ["hidden", "false"], "open": ["visible", "true"], "at": "toy.html",
+                      "again": ["hidden", "false"], "back": True, "contents": True}
+
+
 # ---- axe-core
 
 BAD = """<!doctype html><html lang="en"><title>Bad</title><body><main><h1>Bad</h1><img src="a.png">

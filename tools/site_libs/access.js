@@ -24,8 +24,8 @@
     sayWhetherOpen()
     if (!isOpen()) return
     showActive()
-    const first = sidebar.querySelector('[aria-current="page"], a')
-    if (first) first.focus()
+    const first = sidebar.querySelector('[aria-current="page"]') || sidebar.querySelector("a")
+    first.focus()
   }
 
   function closeOnEscape(event) {
