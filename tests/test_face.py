@@ -81,6 +81,7 @@ def test_the_demo_model_is_small_good_and_tells_its_scores(demo):
     assert demo.about['step'] == settings['steps'] and settings['seed'] == 0 and demo.about['minutes'] > 0
 
 
+@pytest.mark.slow
 def test_its_scores_are_what_it_reaches(demo):
     from transformer_nb.evaluation import score
     pairs = [(e.en, e.de) for e in builtin_corpus()['test']]

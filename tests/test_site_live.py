@@ -2,12 +2,7 @@
 by keyboard."""
 import json
 import shutil
-import subprocess
 import sys
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from queue import Queue
-from threading import Thread
 
 import pytest
 from conftest import CHROMIUM, ROOT
@@ -17,57 +12,23 @@ from transformer_nb.translation import Translator
 
 sys.path.insert(0, str(ROOT/'tools'))
 import site_live
+from site_axe import browsed
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason='no chromium here: the live sentence is run by a browser')
 
 BUILTIN = 'builtin', 'en', 'de', 40_000
 ODD = ['xylophone', 'Ａ  dog runs', '', 'the dog 犬 🐕🐕 runs .', '½ a dog', 'İstanbul ﬁne ①']
 
-COMPARE = """<script type="module">
-import {Tokenizer, beamSearch, greedy, unpack} from './site_libs/live/transformer.js'
-const answer = body => fetch('answer', {method: 'POST', body: JSON.stringify(body)})
-try {
-  const {model, tokenizer} = await unpack(await (await fetch('site_libs/live/model.bin')).arrayBuffer())
-  const texts = await (await fetch('texts.json')).json(), out = []
-  const start = performance.now()
-  for (const text of texts) {
-    const source = tokenizer.encode(text), ids = [...source, model.cfg.eos_id]
-    const found = greedy(model, ids)
-    out.push({source, greedy: found, beam: beamSearch(model, ids), text: tokenizer.decode(found)})
-  }
-  await answer({out, ms: performance.now() - start})
-} catch (error) { await answer({error: error.stack}) }
-</script>"""
-
-
-class Handler(SimpleHTTPRequestHandler):
-    "Serves a folder, and takes what a page sends back."
-    def __init__(self, answers, *args, **kwargs):
-        self.answers = answers
-        super().__init__(*args, **kwargs)
-
-    def do_POST(self):
-        self.answers.put(json.loads(self.rfile.read(int(self.headers['Content-Length']))))
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *args): pass
-
-
-def answer_of(page, seconds):
-    "Open a page in a browser, from a server of its own: what its script posts."
-    answers = Queue()
-    server = ThreadingHTTPServer(('localhost', 0), partial(Handler, answers, directory=page.parent))
-    Thread(target=server.serve_forever, daemon=True).start()
-    switches = ['--headless', '--no-sandbox', '--disable-gpu', f'--user-data-dir={page.parent}/profile']
-    address = f'http://localhost:{server.server_port}/{page.name}'
-    browser = subprocess.Popen([CHROMIUM, *switches, '--remote-debugging-port=0', address],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try: return answers.get(timeout=seconds)
-    finally:
-        browser.kill()
-        browser.wait()
-        server.shutdown()
+COMPARE = """
+const {beamSearch, greedy, unpack} = await import('./site_libs/live/transformer.js')
+const {model, tokenizer} = await unpack(await (await fetch('site_libs/live/model.bin')).arrayBuffer())
+for (const text of await (await fetch('texts.json')).json()) {
+  const source = tokenizer.encode(text), ids = [...source, model.cfg.eos_id]
+  const before = performance.now(), found = greedy(model, ids)
+  const between = performance.now(), beam = beamSearch(model, ids)
+  const ms = [between - before, performance.now() - between]
+  await send({source, greedy: found, beam, text: tokenizer.decode(found), ms})
+}"""
 
 
 @pytest.fixture(scope='module')
@@ -87,35 +48,31 @@ def folder(tmp_path_factory, demo):
 
 def compared(folder, texts):
     "What the browser makes of these texts."
-    (folder/'texts.json').write_text(json.dumps(texts))
-    (folder/'compare.html').write_text(COMPARE)
-    answer = answer_of(folder/'compare.html', seconds=600)
-    assert 'out' in answer, answer
-    return answer
+    return list(browsed(folder, COMPARE, {'texts.json': json.dumps(texts)}))
 
 
 def test_any_text_has_the_same_pieces(folder, demo):
-    answer = compared(folder, ODD)
-    assert [found['source'] for found in answer['out']] == [row[:-1] for row in demo.encode(ODD)]
+    assert [found['source'] for found in compared(folder, ODD)] == [row[:-1] for row in demo.encode(ODD)]
 
 
-@pytest.mark.parametrize('n', [30, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('n', [12, pytest.param(500, marks=pytest.mark.slow)])
 def test_tokens_are_those_of_the_library(n, folder, demo):
     "Greedy search and beam 4, for sentences that the model was not trained on."
     texts = [source for source, _ in load_corpus(*BUILTIN)['test'].pairs[:n]]
-    answer, rows = compared(folder, texts), demo.encode(texts)
+    answers, rows = compared(folder, texts), demo.encode(texts)
     wanted = [[demo.search([row], beam, .6, 1)[0][0].ids for row in rows] for beam in (1, 4)]
-    for text, row, found, *ids in zip(texts, rows, answer['out'], *wanted):
+    for text, row, found, *ids in zip(texts, rows, answers, *wanted, strict=True):
         assert found['source'] == row[:-1], text
         assert [found['greedy'], found['beam']] == ids, text
         assert found['text'] == demo.tokenizer.decode([ids[0]])[0], text
-    tokens = sum(len(ids) + 1 for beam in wanted for ids in beam)
-    print(f"{answer['ms']/tokens:.2f} ms a token, greedy search and beam 4")
+    for name, ids, times in zip(('greedy', 'beam 4'), wanted, zip(*(found['ms'] for found in answers))):
+        print(f'{name}: {sum(times)/sum(len(row) + 1 for row in ids):.1f} ms a token')
 
 
-USE = """<div id="live" data-base="site_libs/live/">an older browser sees this</div>
-<script type="module" src="site_libs/live/live.js"></script>
-<script type="module">
+USE = """
+const root = Object.assign(document.body.appendChild(document.createElement('div')), {id: 'live'})
+root.dataset.base = 'site_libs/live/'
+await import('./site_libs/live/live.js')
 const until = async seen => { while (!seen()) await new Promise(again => setTimeout(again, 20)) }
 const find = what => document.querySelector('#live ' + what), press = key => {
   document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))
@@ -139,13 +96,11 @@ seen.own = [find('input').value, words(1), said()]
 find('select').value = 1
 find('select').onchange()
 seen.other = words(2)
-await fetch('answer', {method: 'POST', body: JSON.stringify(seen)})
-</script>"""
+await send(seen)"""
 
 
 def test_the_live_sentence_by_keyboard(folder):
-    (folder/'use.html').write_text(USE)
-    seen = answer_of(folder/'use.html', seconds=120)
+    seen, = browsed(folder, USE)
     hint = 'Point at a word, or go to one with Tab and the arrow keys.'
     assert seen['first'] == [['a', 'dog', 'runs', '.', '</s>'], ['ein', 'Hund', 'läuft', '.', '</s>'], hint]
     assert seen['down'].startswith('“dog” was looked at to write “Hund” ')
@@ -158,8 +113,7 @@ def test_the_live_sentence_by_keyboard(folder):
 def test_a_model_that_is_missing_is_told(folder, tmp_path):
     shutil.copytree(folder/'site_libs', tmp_path/'site_libs')
     (tmp_path/'site_libs/live/model.bin').unlink()
-    (tmp_path/'use.html').write_text(USE)
-    seen = answer_of(tmp_path/'use.html', seconds=120)
+    seen, = browsed(tmp_path, USE)
     assert seen['own'][2] == 'Not translated: the model could not be fetched (404).'
 
 

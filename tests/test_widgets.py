@@ -261,10 +261,10 @@ def test_the_beam_finds_what_the_library_finds(n, source, found, translator):
     def say(ids): return translator.tokenizer.decode([ids])[0]
     for k, of_beam in enumerate(found['beam'][n], 1):
         for a, (said, ends) in enumerate(of_beam):
-            best = beam_search(translator.model, src, k, .2*a)[0][0]
+            best = beam_search(translator.ready, src, k, .2*a)[0][0]
             assert f'Best: “{say(best.ids)}”' in said and ends[0].startswith(say(best.ids)), (k, a)
             assert numbers(', score N. Greedy', said) == pytest.approx([best.score], abs=2e-3)
-    assert say(greedy(translator.model, src)[0]) in found['beam'][n][0][0][0]
+    assert say(greedy(translator.ready, src)[0]) in found['beam'][n][0][0][0]
 
 
 @browser

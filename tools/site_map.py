@@ -87,8 +87,8 @@ class Drawing:
         here = ' aria-current="page"' if page == self.current else ""
         self.linked.add(part)
         self.shapes.append(
-            f'<a href="{self.to_root}{page}" class="{"lit" if is_lit else ""}"{again}{here} '
-            f'aria-label="{text}: lesson {number}, {escape(title)}"><title>Lesson {number}: {escape(title)}</title>'
+            f'<a href="{self.to_root}{page}" class="{"lit" if is_lit else ""}"{again}{here}>'
+            f'<title>{text}: lesson {number}, {escape(title)}</title>'
         )
         self.rect(x - width/2, y, width, height, kind)
         self.text(x, y + height/2 - 3.5, text)

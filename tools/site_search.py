@@ -13,7 +13,7 @@ SUMMARY, SHOWN = 400, 100  # letters that are kept as they are: of what stands a
 MORE = 500  # letters of the words that follow
 COMMON = 20  # pages that have a word: more, and it says nothing about a page
 VOID = {"br", "hr", "img", "input", "wbr", "meta", "link", "source", "path", "line", "rect", "circle"}
-SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption"}
+SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption", "footer"}
 NOT_READ = {"contents", "nav-tabs", "languages", "lesson-links", "lesson-map", "cell-output-display",
     "quarto-back-to-top"}
 BLOCKS = {"p", "li", "td", "th", "tr", "div", "summary", "section", "br", "dd", "dt"}

@@ -57,7 +57,7 @@ def used_words(out):
         texts = ATTRIBUTE.findall(html) + SCRIPT.findall(html)
         words.update(*map(WORD.findall, texts))
     for script in out.glob("site_libs/**/*.js"):
-        if script.parent.name not in ("bootstrap", "katex"):
+        if script.parent.name != "bootstrap":
             words.update(WORD.findall(script.read_text()))
     return words
 
