@@ -30,12 +30,13 @@ TRAINED_ON = 40_000  # pairs of the built-in corpus: their words are known
 
 
 def rounded(matrix):
-    "A matrix as whole numbers of 8 bits and a scale for each row, as `engine.products.Int8Linear` rounds it."
-    scale = matrix.abs().amax(1).clamp(min=1e-9)/127
+    "A matrix in 8 bits, as `engine.products.Int8Linear` rounds it: whole numbers, and the largest number of each row."
+    largest = matrix.abs().amax(1).clamp(min=1e-9)
+    scale = largest/127
     zeros = torch.zeros(len(matrix), dtype=torch.int64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch means to replace this type one day
-        return torch.quantize_per_channel(matrix, scale.double(), zeros, 0, torch.qint8).int_repr(), scale
+        return torch.quantize_per_channel(matrix, scale.double(), zeros, 0, torch.qint8).int_repr(), largest
 
 
 def parts_of(name, numbers):
@@ -43,10 +44,10 @@ def parts_of(name, numbers):
     place, _, kind = name.rpartition(".")
     if numbers.dim() == 1:
         return [(place, kind, numbers)]
-    W, scale = rounded(numbers)
-    found = [(place, "W", W), (place, "scale", scale)]
-    if place == "embedding":  # words are looked up with four more bits, which gzip packs
-        rest = ((numbers/scale[:, None] - W)*14).round().to(torch.int8)
+    W, largest = rounded(numbers)
+    found = [(place, "W", W), (place, "largest", largest)]
+    if place == "embedding":  # words are looked up with five more bits, which gzip packs
+        rest = ((127*numbers/largest[:, None] - W)*30).round().to(torch.int8)
         found.append((place, "rest", rest))
     return found
 

@@ -241,9 +241,10 @@ export const unpack = async packed => {
     tensors[place] = {...tensors[place], [part]: numbers}
     at += numbers.byteLength
   }
+  for (const tensor of Object.values(tensors)) if (tensor.W) tensor.scale = tensor.largest.map(v => v/127)
   tensors.embedding.exact = finer(tensors.embedding, cfg.d_model)
   return {model: new Transformer({cfg, tensors}), tokenizer: new Tokenizer(header), words: new Set(header.words)}
 }
 
-// Where words are looked up, four more bits: the package rounds the embedding for its products alone.
-const finer = ({W, scale, rest}, d_model) => Float32Array.from(W, (w, i) => (w + rest[i]/14)*scale[Math.floor(i/d_model)])
+// Where words are looked up, five more bits: the package rounds the embedding for its products alone.
+const finer = ({W, scale, rest}, d_model) => Float32Array.from(W, (w, i) => (w + rest[i]/30)*scale[Math.floor(i/d_model)])
