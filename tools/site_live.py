@@ -44,12 +44,11 @@ def parts_of(name, numbers):
     place, _, kind = name.rpartition(".")
     if numbers.dim() == 1:
         return [(place, kind, numbers)]
+    if place == "embedding":  # as it is stored, in 16 bits, for looking words up; the browser rounds it for its products
+        low, high = numbers.half().view(torch.uint8).view(-1, 2).T.contiguous()
+        return [(place, "low", low), (place, "high", high)]
     W, largest = rounded(numbers)
-    found = [(place, "W", W), (place, "largest", largest)]
-    if place == "embedding":  # words are looked up with five more bits, which gzip packs
-        rest = ((127*numbers/largest[:, None] - W)*30).round().to(torch.int8)
-        found.append((place, "rest", rest))
-    return found
+    return [(place, "W", W), (place, "largest", largest)]
 
 
 def known_words():
@@ -63,7 +62,7 @@ def packed_model(translator, words):
     state = translator.model.float().state_dict()
     parts = [part for name, numbers in state.items() for part in parts_of(name, numbers)]
     parts.sort(key=lambda part: part[2].dtype != torch.float32)  # these stand at multiples of 4 bytes
-    kinds = {torch.float32: "float32", torch.int8: "int8"}
+    kinds = {torch.float32: "float32", torch.int8: "int8", torch.uint8: "uint8"}
     header = dict(
         cfg={key: getattr(translator.cfg, key) for key in SETTINGS},
         pieces=translator.tokenizer.pieces(range(translator.cfg.vocab_size)),

@@ -1,6 +1,6 @@
 // The live sentence: choose one or write one, and the model in transformer.js translates it here, in the browser. Lines show
 // where each word of the translation looked; a pointer, a finger or the arrow keys choose a word. A dozen sentences are
-// translated already, so the model (1.6 MB) is fetched only when somebody asks for more.
+// translated already, so the model (1.7 MB) is fetched only when somebody asks for more.
 import {beamSearch, crossAttention, greedy, unpack} from './transformer.js'
 
 const SVG = 'http://www.w3.org/2000/svg', ROW = 32, WIDTH = 120
@@ -125,7 +125,7 @@ const loaded = me => me.loading ??= fetch(me.base + 'model.bin').then(answer => 
 }).then(unpack)
 
 const ask = async me => {
-  me.note = me.said.textContent = 'Fetching the model, 1.6 MB …'
+  me.note = me.said.textContent = 'Fetching the model, 1.7 MB …'
   try {
     const live = await loaded(me), text = asInTheCorpus(me.input.value, live.words)
     if (!text) return me.said.textContent = 'Write an English sentence.'

@@ -237,14 +237,27 @@ export const unpack = async packed => {
   const {cfg} = header, tensors = {}
   let at = 4 + size
   for (const [place, part, type, length] of header.tensors) {
-    const numbers = new {float32: Float32Array, int8: Int8Array}[type](plain, at, length)
+    const numbers = new {float32: Float32Array, int8: Int8Array, uint8: Uint8Array}[type](plain, at, length)
     tensors[place] = {...tensors[place], [part]: numbers}
     at += numbers.byteLength
   }
   for (const tensor of Object.values(tensors)) if (tensor.W) tensor.scale = tensor.largest.map(v => v/127)
-  tensors.embedding.exact = finer(tensors.embedding, cfg.d_model)
+  tensors.embedding = embedding(tensors.embedding, cfg.d_model)
   return {model: new Transformer({cfg, tensors}), tokenizer: new Tokenizer(header), words: new Set(header.words)}
 }
 
-// Where words are looked up, five more bits: the package rounds the embedding for its products alone.
-const finer = ({W, scale, rest}, d_model) => Float32Array.from(W, (w, i) => (w + rest[i]/30)*scale[Math.floor(i/d_model)])
+// A number of 16 bits from its two bytes: sign, 5 bits of exponent, 10 of fraction.
+const half = (low, high) => {
+  const exponent = high >> 2 & 31, fraction = (high & 3)*256 + low
+  const size = exponent ? (1 + fraction/1024)*2**(exponent - 15) : fraction*2**-24
+  return high & 128 ? -size : size
+}
+
+// The embedding looks words up with all its bits, and scores them with 8, as the package does.
+const embedding = ({low, high}, d_model) => {
+  const exact = Float32Array.from(low, (byte, i) => half(byte, high[i]))
+  const rows = Array.from({length: exact.length/d_model}, (_, row) => exact.subarray(row*d_model, (row + 1)*d_model))
+  const scale = Float32Array.from(rows, row => largest(row)/127)
+  const W = Int8Array.from(exact, (v, i) => rounded(Math.fround(v*Math.fround(1/scale[Math.floor(i/d_model)]))))
+  return {exact, scale, W}
+}
