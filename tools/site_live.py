@@ -44,7 +44,7 @@ def parts_of(name, numbers):
     place, _, kind = name.rpartition(".")
     if numbers.dim() == 1:
         return [(place, kind, numbers)]
-    if place == "embedding":  # as it is stored, in 16 bits, for looking words up; the browser rounds it for its products
+    if place == "embedding":  # as it is stored, in 16 bits, for looking words up; the browser rounds it for products
         low, high = numbers.half().view(torch.uint8).view(-1, 2).T.contiguous()
         return [(place, "low", low), (place, "high", high)]
     W, largest = rounded(numbers)
