@@ -1,7 +1,6 @@
 "Shared by all tests: one thread a process, --slow, the order, the package's commands, a small trained model."
 import os
 import runpy
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,6 +24,9 @@ if not find_spec('nbdev'): collect_ignore = ['test_export.py', 'test_notebooks.p
 PRELOADED = ['nbdev.test'] if find_spec('nbdev') else []
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT/'tools'))
+from browser import CHROMIUM, HEADLESS  # noqa: E402
+
 BIN = Path(sys.executable).parent
 TORCH = tuple(map(int, version('torch').split('.')[:2]))
 COMMANDS = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']['scripts']
@@ -66,12 +68,9 @@ def longest_first(items, workers):
 
 # A browser
 
-CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome', 'chrome'))), None)
-
-
 def dom(path, profile):
     "A page after its scripts have run; `profile` is a folder for what the browser keeps."
-    switches = ['--headless', '--no-sandbox', '--disable-gpu', '--dump-dom', f'--user-data-dir={profile}']
+    switches = [*HEADLESS, '--dump-dom', f'--user-data-dir={profile}']
     return subprocess.run([CHROMIUM, *switches, path.as_uri()], capture_output=True, text=True, timeout=600).stdout
 
 

@@ -17,7 +17,7 @@ from site_checks import PageFacts
 from site_rewrites import SiteError
 
 CLAIMS = json.loads((ROOT / "nbs/claims.json").read_text())["claims"]
-CFG = SimpleNamespace(git_url="https://github.com/o/r", branch="main", nbs_path=Path("nbs"))
+CFG = SimpleNamespace(git_url="https://github.com/o/r", user="o", repo="r", branch="main", nbs_path=Path("nbs"))
 OLD = (
     '<body class="nav"><header><nav class="quarto-secondary-nav"><nav>Toy</nav></nav></header>'
     '<div id="quarto-content" class="quarto-container has-sidebar"><nav id="quarto-sidebar"></nav><div>Contents</div>'

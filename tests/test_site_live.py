@@ -41,8 +41,7 @@ def folder(tmp_path_factory, demo):
     place = tmp_path_factory.mktemp('live')
     shutil.copytree(ROOT/'tools/site_libs/live', place/'site_libs/live')
     words = sorted({word for text in site_live.SENTENCES for word in text.split()})
-    (place/'site_libs/live/model.bin').write_bytes(site_live.packed_model(demo, words))
-    (place/'site_libs/live/sentences.json').write_text(site_live.stored_sentences(demo))
+    site_live.write_live(place/'site_libs/live', demo, words)
     return place
 
 

@@ -6,10 +6,12 @@ import re
 import sys
 from pathlib import Path
 
+from nbdev.config import get_config
+
 from notebooks import read, text_of, written
 
 NBS = Path(__file__).parents[1] / "nbs"
-URL = "https://github.com/transformer-nb/transformer_nb"
+URL = get_config(NBS).git_url
 LESSONS = "[0-9]*.ipynb", "engine/*.ipynb", "english_german/*.ipynb"
 LINES = """import os, sys
 if 'google.colab' in sys.modules:   # which has neither the package nor the files that the lessons read

@@ -1,17 +1,14 @@
 """Take the README's pictures of the built site: `python tools/build_pictures.py`, after `make docs`, with chromium."""
-import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from nbdev.config import get_config
 from PIL import Image
 
-BROWSERS = "chromium", "chromium-browser", "google-chrome", "chrome"
+from browser import CHROMIUM, HEADLESS, served
+
 ALONE = """<script>addEventListener("load", () => setTimeout(() => {
   const sentences = document.querySelector("#live select")
   sentences.value = 5 // in which German orders the words otherwise
@@ -22,22 +19,14 @@ main { padding: 0 !important }
 #live { max-width: none; min-height: 100vh; margin: 0; border: 0; border-radius: 0 }</style>"""
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        "Say nothing of each request."
-
-
 def photograph(page, file, width, height):
     "Take a picture of a page of the site as a reader sees it who has a light screen."
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if not browser:
-        sys.exit("build_pictures: no chromium on this machine")
     with tempfile.TemporaryDirectory() as profile:
         switches = [
-            "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
+            *HEADLESS, "--hide-scrollbars", f"--user-data-dir={profile}",
             f"--window-size={width},{height}", "--virtual-time-budget=20000", f"--screenshot={file}",
         ]
-        subprocess.run([browser, *switches, page], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run([CHROMIUM, *switches, page], check=True, stderr=subprocess.DEVNULL)
     few = Image.open(file).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(file, optimize=True)  # a third of the size, and no colour is off by more than the eye sees
 
@@ -46,15 +35,14 @@ def main():
     "Both pictures: the first screen, and the live sentence alone."
     cfg = get_config()
     site, images = cfg.doc_path, cfg.nbs_path / "images"
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}"
-    photograph(f"{address}/index.html", images / "site.png", 1280, 836)
+    if not CHROMIUM:
+        sys.exit("build_pictures: no chromium on this machine")
     alone = Path(site, "alone.html")
     alone.write_text((site / "index.html").read_text().replace("</head>", f"{ALONE}</head>"))
-    photograph(f"{address}/alone.html", images / "live.png", 560, 650)
+    with served(site) as address:
+        photograph(f"{address}/index.html", images / "site.png", 1280, 836)
+        photograph(f"{address}/alone.html", images / "live.png", 560, 650)
     alone.unlink()
-    server.shutdown()
 
 
 if __name__ == "__main__":

@@ -2,20 +2,17 @@
 Run: `python tools/site_axe.py _docs`. It prints counts by impact, and fails for what is critical or serious."""
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from queue import Queue
 from tempfile import TemporaryDirectory
-from threading import Thread
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-SWITCHES = "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"
+from browser import CHROMIUM, HEADLESS, Quiet, served
+
 GRAVE = "critical", "serious"
 SECONDS = 300  # for one page
 # A page of ours beside the site, which opens the site's pages in a frame; what it sends arrives in Python.
@@ -66,7 +63,7 @@ for (const page of await (await fetch("pages.json")).json()) {
 """
 
 
-class Handler(SimpleHTTPRequestHandler):
+class Handler(Quiet):
     "Serves the site and a few files more, and takes what our page sends back."
 
     def __init__(self, extra, found, *args, **kwargs):
@@ -86,19 +83,15 @@ class Handler(SimpleHTTPRequestHandler):
         self.send_response(204)
         self.end_headers()
 
-    def log_message(self, *args):
-        pass
-
 
 def browsed(folder, script, files=()):
     "What a script sends that opens pages of a site; it may fetch these `files`, texts by their names."
     extra = {"/look.html": FRAMED % script} | {f"/{name}": text for name, text in dict(files).items()}
     found = Queue()
-    server = ThreadingHTTPServer(("localhost", 0), partial(Handler, extra, found, directory=folder))
-    Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://localhost:{server.server_port}/look.html"
-    with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [CHROMIUM, *SWITCHES, f"--user-data-dir={profile}", url]
+    with TemporaryDirectory(ignore_cleanup_errors=True) as profile, \
+            served(folder, partial(Handler, extra, found)) as address:
+        switches = *HEADLESS, "--remote-debugging-port=0", f"--user-data-dir={profile}"
+        command = [CHROMIUM, *switches, f"{address}/look.html"]
         browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             while (answer := found.get(timeout=SECONDS)) is not None:
@@ -108,8 +101,6 @@ def browsed(folder, script, files=()):
         finally:
             browser.kill()
             browser.wait()
-            server.shutdown()
-            server.server_close()
 
 
 def axe_source():

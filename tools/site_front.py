@@ -8,6 +8,7 @@ from string import Template
 
 import numpy as np
 from site_map import figure_map
+from site_reference import colab
 from site_rewrites import SiteError
 
 TEMPLATE = Path(__file__).parent / "front.html"
@@ -43,11 +44,10 @@ def add_front(cfg, out):
 def first_screen(html, parts, sentence, cfg):
     "The front page, which begins with the template."
     every = [claim for part in parts.values() for claim in part]
-    notebook = f"{cfg.git_url.split('://')[1]}/blob/{cfg.branch}/{cfg.nbs_path.name}/00_overview.ipynb"
     filled = Template(TEMPLATE.read_text()).substitute(
         equation=equation(),
         sentence=sentence,
-        colab="https://colab.research.google.com/" + notebook.replace("github.com", "github", 1),
+        colab=colab("00_overview.ipynb", cfg),
         count=len(every),
         claims=claim_cells(parts),
         legend=legend(every),

@@ -3,12 +3,12 @@ translated already, with where each word looked. `site_libs/live/transformer.js`
 gzip: the length of its header (4 bytes), the header in JSON, float32 numbers, then 8-bit ones."""
 import gzip
 import json
-import warnings
 
 import torch
 
-from transformer_nb.attention_maps import to_words
+from transformer_nb.attention_maps import _asset, compact, to_words
 from transformer_nb.corpora import load_corpus
+from transformer_nb.engine.products import Int8Linear, linear_of
 from transformer_nb.translation import Translator
 
 SENTENCES = [  # short ones, then those in which German orders words otherwise
@@ -29,26 +29,17 @@ SETTINGS = "N", "d_model", "h", "pad_id", "bos_id", "eos_id", "max_len"  # of th
 TRAINED_ON = 40_000  # pairs of the built-in corpus: their words are known
 
 
-def rounded(matrix):
-    "A matrix in 8 bits, as `engine.products.Int8Linear` rounds it: whole numbers, and the largest number of each row."
-    largest = matrix.abs().amax(1).clamp(min=1e-9)
-    scale = largest/127
-    zeros = torch.zeros(len(matrix), dtype=torch.int64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch means to replace this type one day
-        return torch.quantize_per_channel(matrix, scale.double(), zeros, 0, torch.qint8).int_repr(), largest
-
-
 def parts_of(name, numbers):
-    "What the browser needs of a tensor of the model: (place in the model, name of the part, numbers)."
+    """What the browser needs of a tensor of the model: (place in the model, name of the part, numbers). A matrix is
+    rounded by the package itself; the browser finds the scale of a row in its largest number."""
     place, _, kind = name.rpartition(".")
     if numbers.dim() == 1:
         return [(place, kind, numbers)]
     if place == "embedding":  # as it is stored, in 16 bits, for looking words up; the browser rounds it for products
         low, high = numbers.half().view(torch.uint8).view(-1, 2).T.contiguous()
         return [(place, "low", low), (place, "high", high)]
-    W, largest = rounded(numbers)
-    return [(place, "W", W), (place, "largest", largest)]
+    whole, _ = torch.ops.quantized.linear_unpack(Int8Linear(linear_of(numbers)).packed)
+    return [(place, "W", whole.int_repr()), (place, "largest", numbers.abs().amax(1))]
 
 
 def known_words():
@@ -78,10 +69,8 @@ def packed_model(translator, words):
 
 def told(translator, text):
     "A sentence that is translated already: words of both sides, and cross-attention between them in thousandths."
-    maps = to_words(translator.attention(text))
-    translation, = translator.translate([text])
-    cross = (1000*maps["cross"]).round().int().tolist()
-    return dict(text=text, translation=translation, source=maps["source"], target=maps["target"], cross=cross)
+    maps = compact(to_words(translator.attention(text)))
+    return dict(text=text, source=maps["source"], target=maps["target"], cross=maps["cross"])
 
 
 def stored_sentences(translator):
@@ -89,8 +78,13 @@ def stored_sentences(translator):
     return json.dumps([told(translator, text) for text in SENTENCES], ensure_ascii=False, separators=(",", ":"))
 
 
+def write_live(folder, translator, words):
+    "Write the model, the stored sentences and the arithmetic of the viewer, from which live.js takes that of words."
+    (folder / "model.bin").write_bytes(packed_model(translator, words))
+    (folder / "sentences.json").write_text(stored_sentences(translator), encoding="utf-8")
+    (folder / "maps.js").write_text(_asset("maps.js") + "\nexport {mean, spell, toWords, wordsOf}\n", encoding="utf-8")
+
+
 def add_live(out):
     "Write into the site's folder `out` what the live sentence fetches."
-    folder, translator = out / "site_libs/live", Translator.from_pretrained("demo", int8=True)
-    (folder / "model.bin").write_bytes(packed_model(translator, known_words()))
-    (folder / "sentences.json").write_text(stored_sentences(translator), encoding="utf-8")
+    write_live(out / "site_libs/live", Translator.from_pretrained("demo", int8=True), known_words())

@@ -70,13 +70,17 @@ def link_sections(text):
     return SECTION.sub(link, text)
 
 
+def colab(name, cfg):
+    "Where a notebook can be run."
+    return f"{COLAB}/{cfg.user}/{cfg.repo}/blob/{cfg.branch}/{cfg.nbs_path.name}/{name}"
+
+
 def lesson_links(page, name, to_root, cfg):
     "Where else a lesson can be had."
-    source = f"blob/{cfg.branch}/{cfg.nbs_path.name}/{name}"
     links = {
-        "Open in Colab": f'href="{COLAB}/{cfg.user}/{cfg.repo}/{source}"',
+        "Open in Colab": f'href="{colab(name, cfg)}"',
         "Download notebook": f'href="{to_root}notebooks/{name}" download',
-        "View source": f'href="{cfg.git_url}/{source}"',
+        "View source": f'href="{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/{name}"',
         "As Markdown": f'href="{Path(page).name}.md"',
     }
     return f'<p class="lesson-links">{"".join(f"<a {link}>{text}</a>" for text, link in links.items())}</p>'

@@ -104,13 +104,15 @@ PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="color-scheme" content="light dark">
 <meta name="viewport" content="width=device-width">
-<title>Attention maps</title>
+<title>{}</title>
 {}
 </html>
 """
 
 class Viewer:
     "A piece of HTML that notebooks show, and that can be saved as a page."
+    title = 'Attention maps'  # of the page
+
     def __init__(self,
         html:str # Everything it needs, without ids
     ):
@@ -122,7 +124,7 @@ class Viewer:
         path:str|Path # File to write, such as maps.html
     ):
         "Write a page that any browser opens, without a network."
-        Path(path).write_text(PAGE.format(self.html), encoding='utf-8')
+        Path(path).write_text(PAGE.format(self.title, self.html), encoding='utf-8')
 
 # %% ../nbs/19_attention_maps.ipynb #21b23503
 TITLES = {'encoder': 'encoder: source looks at source',

@@ -12,13 +12,12 @@ __all__ = ['WIDGETS', 'WIDGET', 'ROLES', 'WIDTHS', 'DIVISORS', 'Widget', 'widget
 import html
 import json
 from math import pi, sqrt
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..attention import attention, causal_mask, padding_mask
-from ..attention_maps import PAGE, Viewer, _asset
+from ..attention_maps import Viewer, _asset
 from ..core import COLORS, InputError
 from ..multihead import MultiHeadAttention
 from ..positional_encoding import sinusoids
@@ -55,12 +54,6 @@ class Widget(Viewer):
         style, packed = _asset('widgets/widgets.css'), packed.replace("'", '&#39;')
         super().__init__(WIDGET.format(style, html.escape(title), colors, name, packed, _script(name)))
         self.title = title
-
-    def save(self,
-        path:str|Path # File to write, such as scores.html
-    ):
-        "Write a page that any browser opens, without a network."
-        Path(path).write_text(PAGE.format(self.html).replace('Attention maps', self.title, 1), encoding='utf-8')
 
 def widget(
     name:str   # One of `WIDGETS`: 'scores', 'masks', 'clock', 'heads', 'warmup', 'beam'

@@ -1,43 +1,26 @@
 // The live sentence: choose one or write one, and the model in transformer.js translates it here, in the browser. Lines show
 // where each word of the translation looked; a pointer, a finger or the arrow keys choose a word. A dozen sentences are
 // translated already, so the model (1.7 MB) is fetched only when somebody asks for more.
+import {mean, spell, toWords, wordsOf} from './maps.js' // of the package's viewer of attention maps
 import {beamSearch, crossAttention, greedy, unpack} from './transformer.js'
 
 const SVG = 'http://www.w3.org/2000/svg', ROW = 32, WIDTH = 120
 const make = (parent, tag, props = {}) => parent.appendChild(Object.assign(document.createElement(tag), props))
 const percent = weight => Math.round(100*weight) + ' %'
-const mean = rows => rows[0].map((_, i) => rows.reduce((sum, row) => sum + row[i], 0)/rows.length)
-const meanMap = maps => maps[0].map((_, i) => mean(maps.map(map => map[i])))
-
-// ---- From pieces to words: the columns of a word's pieces are added up, its rows averaged
-
-const wordsOf = pieces => pieces.reduce((words, piece) => {
-  if (piece.startsWith('▁') || piece === '</s>' || !words.length) words.push([])
-  words[words.length - 1].push(piece)
-  return words
-}, [])
-
-const places = words => words.map((word, i) => [words.slice(0, i).flat().length, word.length])
-
-const betweenWords = (map, rows, columns) => {
-  const summed = map.map(row => places(columns).map(([at, n]) => row.slice(at, at + n).reduce((a, b) => a + b, 0)))
-  return places(rows).map(([at, n]) => mean(summed.slice(at, at + n)))
-}
-
-const spelled = words => words.map(word => word.join('').replace('▁', ''))
 
 // The answer of the model: words of both sides, and cross[layer][head][word of the translation][word of the sentence].
-export const translate = ({model, tokenizer}, text, beams) => {
+const translate = ({model, tokenizer}, text, beams) => {
   const source = [...tokenizer.encode(text), model.cfg.eos_id], before = performance.now()
   const written = beams > 1 ? beamSearch(model, source, beams) : greedy(model, source)
   const ms = (performance.now() - before)/(written.length + 1)
-  const [rows, columns] = [[...written, model.cfg.eos_id], source].map(ids => wordsOf(ids.map(id => tokenizer.pieces[id])))
-  const cross = crossAttention(model, source, written).map(heads => heads.map(map => betweenWords(map, rows, columns)))
-  return {text, translation: tokenizer.decode(written), source: spelled(columns), target: spelled(rows), cross, ids: written, ms}
+  const pieces = [[...written, model.cfg.eos_id], source].map(ids => ids.map(id => tokenizer.pieces[id]))
+  const words = pieces.map(wordsOf), [said, read] = pieces.map((own, side) => spell(own, words[side]))
+  const cross = crossAttention(model, source, written).map(heads => heads.map(map => toWords(map, words)))
+  return {source: read, target: said, cross, ms}
 }
 
 // The corpus writes signs apart and begins in lower case, but for names and I.
-export const asInTheCorpus = (text, words) => {
+const asInTheCorpus = (text, words) => {
   const parts = text.replace(/([.,?!])/g, ' $1').split(/\s+/).filter(Boolean)
   const first = parts[0]?.toLowerCase()
   if (words.has(first)) parts[0] = first
@@ -55,14 +38,14 @@ const line = (svg, from, to, weight) => {
 
 const weightsOf = me => {
   const {cross} = me.shown
-  if (me.heads.value === 'all') return meanMap(cross.map(meanMap))
+  if (me.heads.value === 'all') return mean(cross.map(mean))
   const [layer, head] = me.heads.value.split(',')
-  return head === 'all' ? meanMap(cross[layer]) : cross[layer][head]
+  return head === 'all' ? mean(cross[layer]) : cross[layer][head]
 }
 
 // `chosen` is {side: 0 or 1, i} or null; side 0 is the sentence, side 1 its translation.
 const draw = (me, chosen) => {
-  const weights = weightsOf(me), n = me.shown.source.length
+  const weights = weightsOf(me)
   me.svg.replaceChildren()
   weights.forEach((row, i) => row.forEach((weight, j) => {
     if (weight > .02 && (!chosen || (chosen.side ? i : j) === chosen.i)) line(me.svg, j, i, weight)
@@ -109,8 +92,9 @@ const show = (me, answer, note) => {
   Object.assign(me, {shown: answer, note, kept: null})
   column(me, answer.source, 0)
   column(me, answer.target, 1)
-  me.svg.setAttribute('height', ROW*Math.max(answer.source.length, answer.target.length))
-  me.svg.setAttribute('viewBox', `0 0 ${WIDTH} ${ROW*Math.max(answer.source.length, answer.target.length)}`)
+  const height = ROW*Math.max(answer.source.length, answer.target.length)
+  me.svg.setAttribute('height', height)
+  me.svg.setAttribute('viewBox', `0 0 ${WIDTH} ${height}`)
   draw(me, null)
 }
 
@@ -139,11 +123,9 @@ const ask = async me => {
   }
 }
 
-const option = (parent, textContent, value) => make(parent, 'option', {textContent, value})
-
 const picker = (parent, name, options, onchange) => {
   const select = make(make(parent, 'label', {textContent: name + ' '}), 'select', {onchange})
-  options.forEach(([text, value]) => option(select, text, value))
+  options.forEach(([textContent, value]) => make(select, 'option', {textContent, value}))
   return select
 }
 
