@@ -110,6 +110,7 @@ def test_lone_surrogates_and_controls_are_taken_out(translator):
 
 def test_a_newline_of_the_vocabulary_stays_inside_its_line():
     class Lines:
+        target = property(lambda self: self)
         def __getattr__(self, name): return getattr(inner, name)
         def decode(self, ids): return ['one\ntwo\u2028three\r\n' for _ in ids]
     found = make()

@@ -530,6 +530,8 @@ NEW = torch.tensor([3, 0, 1, 2, *range(4, 40)])
 class Renamed:
     "The tokenizer with the new ids."
     pad_id, bos_id, eos_id, unk_id, vocab_size = 3, 0, 1, 2, 40
+    source = target = property(lambda self: self)
+    def tag(self, text): return ''
     def encode(self, texts): return [NEW[ids].tolist() for ids in TOKENIZER.encode(texts)]
     def decode(self, rows): return TOKENIZER.decode([NEW.argsort()[ids].tolist() for ids in rows])
     def pieces(self, ids): return TOKENIZER.pieces(NEW.argsort()[ids].tolist())

@@ -81,7 +81,8 @@ def value_norms(
     maps:dict              # Maps of pieces, from its `attention`, or from `forced_attention`
 ) -> dict:                 # For 'encoder', 'decoder' and 'cross' the norms, shape (N, h, keys)
     "How long the vector is that each head makes of the value of each key; the weights say which share of it arrives."
-    source, target = (translator.tokenizer.sp.piece_to_id(maps[side]) for side in ('source', 'target'))
+    tokenizer = translator.tokenizer
+    source, target = tokenizer.source.ids_of(maps['source']), tokenizer.target.ids_of(maps['target'])
     found = translator.maps(source, target[:-1], _norms)
     return {kind: found[kind] for kind in KINDS}
 

@@ -99,7 +99,8 @@ def encode_pairs(
     max_len:int     # Longest sequence of the model, in tokens
 ) -> list:          # (source ids, target ids)
     "Sentence pairs as ids; raises `InputError` naming the line of a sentence that is longer than the model."
-    sides = [tokenizer.encode([pair[side] for pair in split.pairs]) for side in (0, 1)]
+    vocabularies = tokenizer.source, tokenizer.target
+    sides = [side.encode([pair[i] for pair in split.pairs]) for i, side in enumerate(vocabularies)]
     for file, rows in zip((split.src_file, split.tgt_file), sides):
         for i, row in enumerate(rows):
             if len(row) < max_len: continue  # EOS comes on top

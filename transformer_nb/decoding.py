@@ -107,7 +107,7 @@ def wide(
     return torch.promote_types(dtype, torch.float32)
 
 class BeamSearch:
-    "Beam search over a batch; one of the k rows belongs to the greedy path until that ends."
+    "Beam search over a batch; with `keep_greedy` one of the k rows belongs to the greedy path until that ends."
     def __init__(self,
         model,             # Transformer or Inference
         src:Tensor,        # Source ids ending in EOS, shape (b, n), b > 0
@@ -115,7 +115,8 @@ class BeamSearch:
         alpha:float,       # Length penalty
         nbest:int,         # How many of the best hypotheses are wanted
         prefix:list=None,  # Prefixes, a list of ids for each sentence
-        extra:int=50       # Tokens that the output may have more than the input
+        extra:int=50,      # Tokens that the output may have more than the input
+        keep_greedy:bool=True # Does a row belong to the greedy path?
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
         self.limits = max_lengths(model, src, extra)
@@ -125,7 +126,7 @@ class BeamSearch:
         dtype = wide(self.model.embedding.weight.dtype)
         self.logp = torch.full((len(src), beam), -inf, dtype=dtype, device=src.device)
         self.logp[:, 0] = 0.                                              # k equal starts: only one counts
-        self.greedy = torch.ones_like(self.alive, dtype=torch.bool)      # is row 0 the greedy path?
+        self.greedy = torch.full_like(self.alive, keep_greedy, dtype=torch.bool)  # is row 0 the greedy path?
         self.tokens = src.new_full((len(src), beam, 1), model.cfg.bos_id)
         self.finished = [[] for _ in src]                                 # Hypotheses, best first
 
@@ -233,15 +234,16 @@ def beam_search(
     alpha:float=.6,    # Length penalty (§6.1: 0.6), at least 0
     nbest:int=1,       # Hypotheses to return, at most `beam`
     prefix:list=None,  # Prefixes, a list of ids for each sentence
-    extra:int=50       # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
+    extra:int=50,      # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
+    keep_greedy:bool=True # Does a row belong to the greedy path? False: plain beam search, as other libraries have it
 ) -> list:             # Per sentence up to `nbest` Hypotheses, best first, then those cut off
-    "Beam search (§6.1), never worse than greedy search that ends; raises `InputError` for settings without sense."
+    "Beam search (§6.1), with `keep_greedy` never worse than a finished greedy output; `InputError` for odd settings."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
     if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
     # below 0 the bound would not hold
     if not 0 <= alpha < inf: raise InputError(f"alpha {alpha} must be 0 or more, and finite")
     if len(src) == 0: return []
-    return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest, prefix, extra).run()]
+    return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest, prefix, extra, keep_greedy).run()]
 
 # %% ../nbs/15_decoding.ipynb #db33fcc0
 def restrict(

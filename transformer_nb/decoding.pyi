@@ -41,7 +41,8 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     """What log-probabilities are added up in: a number of 16 bits has only two or three digits."""
 
 class BeamSearch:
-    """Beam search over a batch; one of the k rows belongs to the greedy path until that ends."""
+    """Beam search over a batch; with `keep_greedy` one of the k rows belongs to the greedy path until that
+    ends."""
 
     model: Any
     k: int
@@ -57,7 +58,15 @@ class BeamSearch:
     finished: list
 
     def __init__(
-        self, model, src: Tensor, beam: int, alpha: float, nbest: int, prefix: list | None = None, extra: int = 50
+        self,
+        model,
+        src: Tensor,
+        beam: int,
+        alpha: float,
+        nbest: int,
+        prefix: list | None = None,
+        extra: int = 50,
+        keep_greedy: bool = True,
     ) -> None: ...
     def scores(self) -> Tensor:
         """Scores of the next token of every hypothesis; −∞ for what may not be said."""
@@ -88,10 +97,17 @@ class BeamSearch:
         """Search until every sentence is done."""
 
 def beam_search(
-    model, src: Tensor, beam: int = 4, alpha: float = 0.6, nbest: int = 1, prefix: list | None = None, extra: int = 50
+    model,
+    src: Tensor,
+    beam: int = 4,
+    alpha: float = 0.6,
+    nbest: int = 1,
+    prefix: list | None = None,
+    extra: int = 50,
+    keep_greedy: bool = True,
 ) -> list:
-    """Beam search (§6.1), never worse than greedy search that ends; raises `InputError` for settings
-    without sense."""
+    """Beam search (§6.1), with `keep_greedy` never worse than a finished greedy output; `InputError` for
+    odd settings."""
 
 def restrict(p: Tensor, top_k: int, top_p: float) -> Tensor:
     """Take the improbable tokens out."""

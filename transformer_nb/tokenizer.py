@@ -43,6 +43,13 @@ class Tokenizer:
     @property
     def vocab_size(self): return self.sp.vocab_size()
 
+    # Where each language has a vocabulary of its own (lesson 20), these are two; here both languages share one
+    @property
+    def source(self): return self
+
+    @property
+    def target(self): return self
+
     def encode(self,
         texts:list # Sentences
     ) -> list:     # One list of ids per sentence, without BOS and EOS
@@ -99,6 +106,20 @@ def pieces(self:Tokenizer,
     return self.sp.id_to_piece(list(ids))
 
 @patch
+def ids_of(self:Tokenizer,
+    pieces:list # Pieces of one sentence
+) -> list:      # Their ids
+    "The ids behind pieces."
+    return self.sp.piece_to_id(list(pieces))
+
+@patch
+def tag(self:Tokenizer,
+    text:str # Any text
+) -> str:    # What stands in front of it to say which language is wanted; '' here (lesson 20 has such vocabularies)
+    "The mark of the language wanted."
+    return ''
+
+@patch
 def save(self:Tokenizer,
     path:str|Path # File to write
 ):
@@ -125,6 +146,9 @@ def check_tokenizer(
     if tokenizer.vocab_size != cfg.vocab_size:
         raise InputError(f"the tokenizer has {tokenizer.vocab_size:,} pieces and the model {cfg.vocab_size:,}: "
             f"build the model with vocab_size={tokenizer.vocab_size}, or give the tokenizer that it was trained with")
+    if tokenizer.source.vocab_size != (cfg.src_vocab_size or cfg.vocab_size):
+        raise InputError(f"the tokenizer has {tokenizer.source.vocab_size:,} pieces for the source, and the model "
+            f"{cfg.src_vocab_size or cfg.vocab_size:,}: give the tokenizer that it was trained with")
     for name in Special._fields:
         theirs, ours = getattr(tokenizer, name), getattr(cfg, name)
         if theirs == ours: continue

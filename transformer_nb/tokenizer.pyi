@@ -33,6 +33,10 @@ class Tokenizer:
     def __reduce__(self): ...
     @property
     def vocab_size(self): ...
+    @property
+    def source(self): ...
+    @property
+    def target(self): ...
     def encode(self, texts: list) -> list:
         """Text to ids, many sentences at once."""
 
@@ -41,6 +45,12 @@ class Tokenizer:
 
     def pieces(self, ids: list) -> list:
         """The pieces behind ids."""
+
+    def ids_of(self, pieces: list) -> list:
+        """The ids behind pieces."""
+
+    def tag(self, text: str) -> str:
+        """The mark of the language wanted."""
 
     def save(self, path: str | Path) -> None:
         """Write the SentencePiece model."""

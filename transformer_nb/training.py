@@ -19,6 +19,7 @@ from math import exp, inf, isfinite, sqrt
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from fastcore.basics import patch
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -192,7 +193,10 @@ def batch_loss(
 ) -> tuple[Tensor, Tensor]: # Loss to minimise and negative log-likelihood, in nats per token
     "Label-smoothed loss of a batch over its real tokens."
     hidden = model.hidden(batch.src, batch.tgt_in, tuple(map(sum, batch.lengths)))
-    return projected_loss(hidden, model.embedding.weight, batch.targets, model.cfg.label_smoothing)
+    W, bias = model.embedding.weight, getattr(model.embedding, 'bias', None)
+    if bias is not None:  # one more feature, always 1, whose weight is the bias
+        hidden, W = F.pad(hidden, (0, 1), value=1.), torch.cat([W, bias[:, None]], 1)
+    return projected_loss(hidden, W, batch.targets, model.cfg.label_smoothing)
 
 class Objective(nn.Module):
     "A model together with its loss."

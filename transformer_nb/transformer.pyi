@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 from torch import Tensor, nn
-from transformer_nb.embeddings import Embedding
-from transformer_nb.feed_forward import FeedForward
-from transformer_nb.positional_encoding import PositionalEncoding
 from typing import Any
 
 __all__ = [
+    "KINDS",
     "PRESETS",
     "TransformerConfig",
     "PerHead",
@@ -43,12 +41,20 @@ class TransformerConfig:
     eos_id: int = 2
     max_len: int = 1024
     bias: bool = False
+    activation: str = "relu"
+    tie: str = "all"
+    src_vocab_size: int | None = None
+    softmax_bias: bool = False
+    N_decoder: int | None = None
+    banned: tuple = ...
 
     def __post_init__(self) -> None: ...
 
 class PerHead(int):
     """A head's width that was not given but worked out as d_model/h, and is worked out again in a changed
     copy."""
+
+KINDS: dict
 
 class Dropout(nn.Dropout):
     """Dropout (§5.4) that draws 16 random bits per number on the CPU, several times faster than torch's
@@ -77,7 +83,7 @@ class EncoderLayer(nn.Module):
     """One of N layers of the encoder (§3.1): self-attention, then feed-forward."""
 
     self_attention: Any
-    feed_forward: FeedForward
+    feed_forward: Any
     residuals: nn.ModuleList
 
     def __init__(self, cfg: TransformerConfig) -> None: ...
@@ -91,7 +97,7 @@ class DecoderLayer(nn.Module):
 
     self_attention: Any
     cross_attention: Any
-    feed_forward: FeedForward
+    feed_forward: Any
     residuals: nn.ModuleList
 
     def __init__(self, cfg: TransformerConfig) -> None: ...
@@ -114,8 +120,9 @@ class Transformer(nn.Module):
     """The model of §3: encoder, decoder, one shared embedding matrix, positions."""
 
     cfg: TransformerConfig
-    embedding: Embedding
-    positions: PositionalEncoding
+    embedding: Any
+    positions: Any
+    source_positions: Any
     dropout: Dropout
     encoder: nn.ModuleList
     decoder: nn.ModuleList
@@ -123,8 +130,11 @@ class Transformer(nn.Module):
     decoder_norm: Any
 
     def __init__(self, cfg: TransformerConfig) -> None: ...
-    def embed(self, ids: Tensor, start: int = 0) -> Tensor:
+    def embed(self, ids: Tensor, start: int = 0, source: bool = False) -> Tensor:
         """Embedding times √d_model, plus positions, then dropout (§3.4, §3.5, §5.4)."""
+
+    def placed(self, ids: Tensor, start: int = 0, source: bool = False) -> Tensor:
+        """`embed` before the dropout; the source's own matrix and positions, where it has some."""
 
     @classmethod
     def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Transformer:

@@ -24,11 +24,11 @@ import torch.nn.functional as F
 from fastcore.basics import patch
 from torch import Tensor
 
-from . import checkpoints
 from .batching import by_length, make_batch, pad
 from .core import InputError, check_dtype, default_device, fast_dtype, plot_style
 from .decoding import Hypothesis, beam_search, sample as draw, wide
 from .engine.inference import Inference, evaluating, fingerprint, inference, own_precision
+from .interop import read_model
 from .tokenizer import check_tokenizer
 from .transformer import attention_maps
 
@@ -116,14 +116,15 @@ def _dtype(name, device):
 
 @patch(cls_method=True)
 def from_pretrained(cls:Translator,
-    path:str|Path,      # Checkpoint directory, a run that holds some, or 'demo', the small model of this package
+    path:str|Path,      # Checkpoint directory, run, 'demo' (ships with the package), a MarianMTModel's folder or Hub id
     device:str='auto',  # torch device; auto: a GPU where there is one, the CPU for int8
     dtype:str='auto',   # float32, bfloat16, float16, or auto: on a CPU float32, on a GPU what it is fastest in
-    int8:bool=False     # Decode with 8-bit weights (on the CPU)?
+    int8:bool=False,    # Decode with 8-bit weights (on the CPU)?
+    revision:str=None   # Of a model on the Hub: branch, tag or commit
 ) -> Translator:
     "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown `dtype`."
     device = default_device('cpu' if int8 and device == 'auto' else device)
-    kind, found = _dtype(dtype, device), checkpoints.load(path, device)
+    kind, found = _dtype(dtype, device), read_model(path, device, revision)
     if found.tokenizer is None:
         raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
     ready = inference(found.model.to(kind), int8, release=True)
@@ -162,7 +163,7 @@ def _read_again(self:Translator):
     if self.path is None:
         raise InputError("this translator was made of a prepared model: "
             "make it of the Transformer itself to look at it")
-    found = checkpoints.load(self.path, self.device)
+    found = read_model(self.path, self.device)
     model = found.model.to(self.dtype)
     return model, fingerprint(model) if found.files == self.files else None
 
@@ -195,7 +196,11 @@ def encode(self:Translator,
     texts:list # Sentences
 ) -> list:     # Lists of ids ending in EOS; EOS alone for an empty sentence
     "Sentences as ids; raises `TooLong` for one that is longer than the model."
-    rows, most = [[*ids, self.cfg.eos_id] for ids in self.tokenizer.encode(_clean_all(texts))], self.cfg.max_len
+    return self._rows(self.tokenizer.source, texts)
+
+@patch
+def _rows(self:Translator, vocabulary, texts):
+    rows, most = [[*ids, self.cfg.eos_id] for ids in vocabulary.encode(_clean_all(texts))], self.cfg.max_len
     for i, row in enumerate(rows):
         if len(row) > most: raise TooLong(i, len(row), most)
     return rows
@@ -255,9 +260,15 @@ def _parts(self:Translator,
     texts:list # Any texts
 ) -> list:     # Per text a list of parts that fit the model; most have one
     "Clean the texts, split the long ones."
-    encode, most, texts = self.tokenizer.encode, self.cfg.max_len, _clean_all(texts)
-    fits = lambda text: len(encode([text])[0]) < most
-    return [[text] if len(ids) < most else split_text(text, fits) for text, ids in zip(texts, encode(texts))]
+    encode, most, texts = self.tokenizer.source.encode, self.cfg.max_len, _clean_all(texts)
+    return [[text] if len(ids) < most else self._split(text) for text, ids in zip(texts, encode(texts))]
+
+@patch
+def _split(self:Translator, text):
+    "Its parts; what says which language is wanted stands before each of them."
+    tag = self.tokenizer.tag(text)
+    fits = lambda part: len(self.tokenizer.source.encode([tag + part])[0]) < self.cfg.max_len
+    return [tag + part for part in split_text(text.removeprefix(tag), fits)]
 
 # %% ../nbs/16_translation.ipynb #e57f6eab
 @patch
@@ -271,7 +282,7 @@ def _by_parts(self:Translator,
     "Take texts apart and answer all parts together."
     parts = self._parts(texts)
     # A single character can have more pieces than a tiny model holds
-    ids = (ids[:self.cfg.max_len - 1] for ids in self.tokenizer.encode([*chain(*parts)]))
+    ids = (ids[:self.cfg.max_len - 1] for ids in self.tokenizer.source.encode([*chain(*parts)]))
     rows = [[*row, self.cfg.eos_id] for row in ids]
     found = self._batched(answer, rows, [len(row) for row in rows], batch_tokens, parallel)
     answers = (found.get(i, empty) for i in range(len(rows)))
@@ -317,8 +328,8 @@ def _whole(self:Translator, parts, hyps):
     found = []
     for rank in range(max(map(len, hyps))):
         scores, ids = zip(*(h[min(rank, len(h) - 1)] for h in hyps))
-        text = rejoin(parts, self.tokenizer.decode(list(ids)))
-        found.append(Translation(text, sum(scores), self.tokenizer.pieces([*chain(*ids)])))
+        text = rejoin(parts, self.tokenizer.target.decode(list(ids)))
+        found.append(Translation(text, sum(scores), self.tokenizer.target.pieces([*chain(*ids)])))
     return found
 
 # %% ../nbs/16_translation.ipynb #5a3a9e12
@@ -336,7 +347,7 @@ def sample(self:Translator,
     ready = self.ready
     answer = lambda rows: draw(ready, pad(rows, self.device, self.cfg.pad_id), temperature, top_k, top_p, seed)
     found = self._by_parts(answer, [], texts, batch_tokens)
-    return [rejoin(parts, self.tokenizer.decode(ids)) for parts, ids in found]
+    return [rejoin(parts, self.tokenizer.target.decode(ids)) for parts, ids in found]
 
 # %% ../nbs/16_translation.ipynb #5c07e002
 @patch
@@ -345,7 +356,7 @@ def _pairs(self:Translator,
     translations:list # Their translations
 ) -> list:            # Pairs of rows of ids, each ending in EOS
     "Sentence pairs as ids; raises `InputError` if one side has more, `TooLong` for a sentence that does not fit."
-    source, target = self.encode(texts), self.encode(translations)
+    source, target = self.encode(texts), self._rows(self.tokenizer.target, translations)
     if len(source) == len(target): return list(zip(source, target))
     raise InputError(f"{len(source):,} texts and {len(target):,} translations: give one for each")
 
@@ -382,10 +393,10 @@ def maps(self:Translator,
     look=None    # What to keep of each attention, as in `attention_maps`; None: its weights
 ) -> dict:       # As `attention` returns it
     "All three kinds of attention while the model reads a sentence and this translation."
-    model, pieces = self.model, self.tokenizer.pieces
+    model, tokenizer = self.model, self.tokenizer
     src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, [self.cfg.bos_id, *target]))
     with self.lock, evaluating(model): found = attention_maps(model, src, tgt, look)  # by hooks: one thread at a time
-    words = {'source': pieces(source), 'target': pieces([*target, self.cfg.eos_id])}
+    words = {'source': tokenizer.source.pieces(source), 'target': tokenizer.target.pieces([*target, self.cfg.eos_id])}
     return words | {kind: w[:, 0].float().cpu() for kind, w in found.items()}
 
 @patch

@@ -66,7 +66,12 @@ class Translator:
 
     @classmethod
     def from_pretrained(
-        cls, path: str | Path, device: str = "auto", dtype: str = "auto", int8: bool = False
+        cls,
+        path: str | Path,
+        device: str = "auto",
+        dtype: str = "auto",
+        int8: bool = False,
+        revision: str | None = None,
     ) -> Translator:
         """Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown
         `dtype`."""

@@ -23,10 +23,12 @@ def flop_parts(
 ) -> dict[str, int]:       # Operations of 'feed-forward', 'projections', 'attention', 'softmax matrix'
     "Forward and backward operations of the matrix products of a step, by part of the model."
     s, t = (torch.as_tensor(lengths).cpu().long() for lengths in (src_lengths, tgt_lengths))
-    n, pairs = t.sum().item(), (s*s + t*t + s*t).sum().item()
-    tokens, width = s.sum().item() + n, cfg.h*(cfg.d_k + cfg.d_v)
-    return {'feed-forward': 12*cfg.N*tokens*cfg.d_model*cfg.d_ff, 'projections': 18*cfg.N*tokens*width*cfg.d_model,
-            'attention': 6*cfg.N*width*pairs, 'softmax matrix': 6*n*cfg.d_model*cfg.vocab_size}
+    m, n, N, M = s.sum().item(), t.sum().item(), cfg.N, cfg.N_decoder or cfg.N
+    pairs, width = (N*s*s + M*(t*t + s*t)).sum().item(), cfg.h*(cfg.d_k + cfg.d_v)
+    # the decoder's attention to the memory projects keys and values of the source
+    projected = (12*N + 6*M)*m + 18*M*n
+    return {'feed-forward': 12*(N*m + M*n)*cfg.d_model*cfg.d_ff, 'projections': projected*width*cfg.d_model,
+            'attention': 6*width*pairs, 'softmax matrix': 6*n*cfg.d_model*cfg.vocab_size}
 
 # %% ../../nbs/engine/02_costs.ipynb #f80be799
 def train_flops(
@@ -67,8 +69,9 @@ def training_memory(
     tgt_tokens:int         # Target tokens held at once
 ) -> dict[str, int]:       # Bytes of 'weights', 'gradients', 'Adam' (exact), 'activations' (estimate)
     "Memory of a training step in float32, by use; small and short-lived tensors are left out."
-    n, d_model, N = n_weights(cfg), cfg.d_model, cfg.N
-    common = N*(3*cfg.h*(cfg.d_k + cfg.d_v) + cfg.d_ff) + d_model  # numbers that both sides keep
-    kept = src_tokens*(common + 4*N*d_model) + tgt_tokens*(common + 6*N*d_model)
-    masks = d_model*(src_tokens*(2*N + 1) + tgt_tokens*(3*N + 1)) if cfg.dropout else 0  # a byte for each number
+    n, d_model, N, M, width = n_weights(cfg), cfg.d_model, cfg.N, cfg.N_decoder or cfg.N, cfg.h*(cfg.d_k + cfg.d_v)
+    of_source = N*(2*width + cfg.d_ff + 4*d_model) + M*width + d_model  # numbers kept for a token
+    of_target = M*(3*width + cfg.d_ff + 6*d_model) + d_model
+    kept = src_tokens*of_source + tgt_tokens*of_target
+    masks = d_model*(src_tokens*(2*N + 1) + tgt_tokens*(3*M + 1)) if cfg.dropout else 0  # a byte for each number
     return {'weights': 4*n, 'gradients': 4*n, 'Adam': 8*n, 'activations': 4*kept + masks}

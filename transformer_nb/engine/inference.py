@@ -21,10 +21,10 @@ from fastcore.basics import patch
 from torch import Tensor, nn
 
 from ..core import InputError, give_back_memory
-from ..embeddings import Embedding
+from ..embeddings import Embedding, UntiedEmbedding
 from .packing import encode_packed
 from .products import BLOCK, linear_of, prepared_linear, warn_of_int8
-from ..feed_forward import FeedForward
+from ..feed_forward import FeedForward, SmoothFeedForward
 from ..multihead import MultiHeadAttention
 from ..transformer import Transformer
 
@@ -68,7 +68,7 @@ def _prepare_layer(layer, int8):
     if _plain(attention, MultiHeadAttention) and all(_plain(getattr(attention, f'W_{x}'), nn.Linear) for x in 'qkv'):
         layer.self_attention = JoinedAttention(attention)
     for part in list(layer.modules()):
-        if type(part) not in (MultiHeadAttention, JoinedAttention, FeedForward): continue
+        if type(part) not in (MultiHeadAttention, JoinedAttention, FeedForward, SmoothFeedForward): continue
         for name, m in part.named_children():
             if _plain(m, nn.Linear): setattr(part, name, prepared_linear(m, int8))
 
@@ -79,7 +79,7 @@ def _check(model):
     own = [name for name, f in vars(Transformer).items() if callable(f) and getattr(type(model), name) is not f]
     if set(own) - {'__init__'}:
         raise InputError(f"the model: {type(model).__name__} has {own[-1]} of its own: {remedy}")
-    if not isinstance(model.embedding, Embedding) or type(model.embedding).logits is not Embedding.logits:
+    if getattr(type(model.embedding), 'logits', None) not in (Embedding.logits, UntiedEmbedding.logits):
         raise InputError(f"embedding: {type(model.embedding).__name__} computes logits of its own: {remedy}")
     for name, m in model.named_modules():
         if isinstance(m, JoinedAttention):
@@ -166,10 +166,10 @@ def _copy(model):
 
 def _scores(model):
     "The softmax matrix as a map, filled up to whole blocks, with −∞ for what may never be said."
-    W, cfg = model.embedding.weight.detach(), model.cfg
+    W, cfg, bias = model.embedding.weight.detach(), model.cfg, getattr(model.embedding, 'bias', None)
     fill = -len(W) % BLOCK
-    bias = F.pad(torch.zeros_like(W[:, 0]), (0, fill), value=float('-inf'))
-    bias[[cfg.pad_id, cfg.bos_id]] = float('-inf')
+    bias = F.pad(torch.zeros_like(W[:, 0]) if bias is None else bias.detach(), (0, fill), value=float('-inf'))
+    bias[[cfg.pad_id, cfg.bos_id, *cfg.banned]] = float('-inf')
     return linear_of(F.pad(W, (0, 0, 0, fill)), bias)
 
 def _heads(attention, x):

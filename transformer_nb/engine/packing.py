@@ -106,18 +106,19 @@ class PackedMask:
 def embed_packed(
     model:Transformer, # Its embedding, positions and dropout
     ids:Tensor,        # Token ids, shape (b, n), padded on the right with cfg.pad_id
-    count:int=None     # How many are real, if it is known
+    count:int=None,    # How many are real, if it is known
+    source:bool=False  # Of the source?
 ) -> tuple:            # Embedded real tokens, shape (t, d_model), and their Packing
     "`embed` for the real tokens alone."
     packing = Packing(ids != model.cfg.pad_id, count)
-    return model.dropout(packing.pack(model.positions(model.embedding(ids)))), packing
+    return model.dropout(packing.pack(model.placed(ids, source=source))), packing
 
 def encode_packed(
     model:Transformer, # Its encoder
     src:Tensor         # Source ids, shape (b, n), padded on the right with cfg.pad_id
 ) -> tuple:            # Memory, shape (t, d_model), and its Packing
     "`encode` for the real tokens alone."
-    x, source = embed_packed(model, src)
+    x, source = embed_packed(model, src, source=True)
     return model.encoder_stack(x, PackedMask(source, source)), source
 
 @patch
@@ -128,6 +129,6 @@ def hidden(self:Transformer,
 ) -> Tensor:             # Decoder output at the t real target tokens, sentence after sentence, shape (t, d_model)
     "What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does."
     check_pairs(src, tgt)
-    (x, source), (y, target) = (embed_packed(self, ids, count) for ids, count in zip((src, tgt), counts))
+    (x, source), (y, target) = embed_packed(self, src, counts[0], source=True), embed_packed(self, tgt, counts[1])
     memory = self.encoder_stack(x, PackedMask(source, source))
     return self.decoder_stack(y, memory, PackedMask(target, target, causal=True), PackedMask(target, source))

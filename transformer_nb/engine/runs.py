@@ -141,7 +141,8 @@ def pairs_of(
     for batch in step.batches:
         for src, tgt, n_src, n_tgt in zip(batch.src.tolist(), batch.tgt_out.tolist(), *batch.lengths):
             ids = [src[:n_src - 1], tgt[:n_tgt - 1]]
-            texts = tokenizer.decode(ids) if tokenizer else []
+            sides = (tokenizer.source, tokenizer.target) if tokenizer else ()
+            texts = [side.decode([row])[0] for side, row in zip(sides, ids)]
             yield dict(zip(('src', 'tgt', 'src_text', 'tgt_text'), ids + texts))
 
 # %% ../../nbs/engine/06_runs.ipynb #48e1c5ad
