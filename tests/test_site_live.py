@@ -13,6 +13,7 @@ from transformer_nb.translation import Translator
 
 sys.path.insert(0, str(ROOT/'tools'))
 import site_live
+from browser import page, served
 from site_axe import browsed
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason='no chromium here: the live sentence is run by a browser')
@@ -107,6 +108,38 @@ def test_the_live_sentence_by_keyboard(folder):
     assert seen['own'][:2] == ['a xylophone runs .', ['a', 'xylophone', 'runs', '.', '</s>']]
     assert seen['own'][2].startswith('The model has never seen “xylophone”: expect nonsense. Translated here, ')
     assert seen['other'][:4] == ['das', 'Kind', 'isst', 'keinen']
+
+
+ALONE = """<!doctype html><html lang="en"><title>Live</title><link rel="stylesheet" href="live.css">
+<div id="live" data-base="site_libs/live/"></div><script type="module" src="site_libs/live/live.js"></script>"""
+SAID = 'document.querySelector("#live .live-said")?.textContent || ""'
+
+
+@pytest.fixture
+def reader(folder):
+    pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
+    (folder/'alone.html').write_text(ALONE)
+    (folder/'live.css').write_text((ROOT/'tools/site_libs/css/live.css').read_text())
+    with served(folder) as address, page(f'{address}/alone.html', width=390) as seen:
+        seen.until(SAID)
+        yield seen
+
+
+def test_a_sentence_of_ones_own_by_real_keys(reader):
+    reader.press('Tab', 'ArrowDown')
+    assert reader.run('document.querySelector("#live input").value') == site_live.SENTENCES[1]
+    reader.press('Tab', *'A dog', ' ', *'runs', 'Enter')  # Tab has marked what stood there
+    assert reader.until(f'/Translated here|Not translated/.test({SAID}) && {SAID}').startswith('Translated here, ')
+    assert reader.run('document.querySelector("#live input").value') == 'a dog runs .'
+    reader.press(*4*['Tab'], 'ArrowDown')
+    assert reader.run(SAID).startswith('“dog” was looked at to write “Hund” ')
+    reader.press('Tab', 'ArrowDown')
+    assert reader.run(SAID).startswith('To write “Hund” the model looked at “dog” ')
+
+
+def test_a_word_by_finger(reader):
+    reader.touch('document.querySelectorAll(".live-side button")[1]')
+    assert reader.run(SAID).startswith('“dog” was looked at to write “Hund” ')
 
 
 def test_a_model_that_is_missing_is_told(folder, tmp_path):

@@ -141,7 +141,7 @@ def finish_page(path, out, cfg, renamed, lessons):
     "Formulas, languages, keyboard and search, ticks, and 'View source' to the notebook as the repository names it."
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
     html = keep_punctuation(plain_description(mark_languages(path.read_text())))
-    html = add_search(add_access(set_formulas(html), to_root), to_root)
+    html = add_search(add_access(set_formulas(html, path.stem), to_root), to_root)
     html = add_progress(html, to_root, lesson_pages(lessons, renamed))
     html = add_reference(html, path.relative_to(out).as_posix(), to_root, cfg, renamed)
     source = f"{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/"
