@@ -8,7 +8,6 @@ import pytest
 import torch
 from conftest import CHROMIUM, ROOT
 
-from transformer_nb.corpora import load_corpus
 from transformer_nb.translation import Translator
 
 sys.path.insert(0, str(ROOT/'tools'))
@@ -18,7 +17,6 @@ from site_axe import browsed
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason='no chromium here: the live sentence is run by a browser')
 
-BUILTIN = 'builtin', 'en', 'de', 40_000
 ODD = ['xylophone', 'Ａ  dog runs', '', 'the dog 犬 🐕🐕 runs .', '½ a dog', 'İstanbul ﬁne ①']
 
 COMPARE = """
@@ -58,7 +56,7 @@ def test_any_text_has_the_same_pieces(folder, demo):
 @pytest.mark.parametrize('n', [12, pytest.param(500, marks=pytest.mark.slow)])
 def test_tokens_are_those_of_the_library(n, folder, demo):
     "Greedy search and beam 4, for sentences that the model was not trained on."
-    texts = [source for source, _ in load_corpus(*BUILTIN)['test'].pairs[:n]]
+    texts = [source for source, _ in site_live.corpus()['test'].pairs[:n]]
     answers, rows = compared(folder, texts), demo.encode(texts)
     wanted = [[demo.search([row], beam, .6, 1)[0][0].ids for row in rows] for beam in (1, 4)]
     for text, row, found, *ids in zip(texts, rows, answers, *wanted, strict=True):

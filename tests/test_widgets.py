@@ -272,9 +272,9 @@ BY_KEYS = {  # keys from the top of the page, and what is said then
     'beam': [[*5*['Tab'], 'Enter', 'Enter', 'Tab', ' '], r'Step 5 of 6, kept'],
 }
 BY_FINGER = {  # what is touched, and where the finger is drawn to
-    'scores': ['input', .99, r'd_k = 512, '], 'masks': ['.tnb-grid button', None, r'Leaks: 1, missing: 0\.'],
+    'scores': ['input', .99, r'd_k = 512, '], 'masks': ['.tnb-grid button', .5, r'Leaks: 1, missing: 0\.'],
     'clock': ['input', .01, r'At position 0 '], 'heads': ['input', .99, r'h = 8: '],
-    'warmup': ['input', .01, r'The rate rises for 1 step'], 'beam': ['button:nth-child(2)', None, r'Step 6 of 12, '],
+    'warmup': ['input', .01, r'The rate rises for 1 step'], 'beam': ['button:nth-child(2)', .5, r'Step 6 of 12, '],
 }
 SAID = 'document.querySelector(".tnb-said").textContent'
 

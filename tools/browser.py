@@ -86,20 +86,24 @@ class Page:
             self.tell("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **about)
             self.tell("Input.dispatchKeyEvent", type="keyUp", **about)
 
-    def place(self, element):
-        "The middle of an element, given as an expression, after the page was scrolled to it."
+    def place(self, element, share=.5):
+        "A point of an element, given as an expression, after the page was scrolled to it: `share` is that of its width."
         box = f"(e => {{ e.scrollIntoView({{block: 'center'}}); return e.getBoundingClientRect() }})({element})"
-        return self.run(f"(({{x, y, width, height}}) => ({{x: x + width/2, y: y + height/2, width}}))({box})")
+        return self.run(f"(({{x, y, width, height}}) => ({{x: x + {share}*width, y: y + height/2}}))({box})")
 
-    def touch(self, element, share=None):
-        "Touch an element with a finger; with `share`, draw the finger to that share of its width, as on a slider."
+    def click(self, element, share=.5):
+        "Click on an element with a mouse."
+        point = self.place(element, share)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.tell("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **point)
+
+    def touch(self, element, share=.5):
+        "Touch the middle of an element with a finger, and draw it to that share of its width, as on a slider."
         self.tell("Emulation.setTouchEmulationEnabled", enabled=True)
-        at = self.place(element)
-        point = {"x": at["x"], "y": at["y"]}
-        self.tell("Input.dispatchTouchEvent", type="touchStart", touchPoints=[point])
-        if share is not None:
-            point["x"] += (share - .5)*at["width"]
-            self.tell("Input.dispatchTouchEvent", type="touchMove", touchPoints=[point])
+        start, end = self.place(element), self.place(element, share)
+        self.tell("Input.dispatchTouchEvent", type="touchStart", touchPoints=[start])
+        if end != start:
+            self.tell("Input.dispatchTouchEvent", type="touchMove", touchPoints=[end])
         self.tell("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def size(self, width, height, phone=False):

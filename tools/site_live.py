@@ -4,6 +4,7 @@ gzip: the length of its header (4 bytes), the header in JSON, the low bytes of a
 the 8-bit numbers. Bytes that are alike stand together: gzip finds more to save."""
 import json
 import zlib
+from functools import cache
 
 import torch
 
@@ -43,10 +44,15 @@ def parts_of(name, numbers):
     return [(place, "W", whole.int_repr()), (place, "largest", numbers.abs().amax(1).half())]
 
 
+@cache
+def corpus():
+    "What the model was trained on, and sentences that it has not seen."
+    return load_corpus("builtin", "en", "de", TRAINED_ON)
+
+
 def known_words():
     "Every English word of the sentences that the model was trained on."
-    pairs = load_corpus("builtin", "en", "de", TRAINED_ON)["train"]
-    return sorted({word for source, _ in pairs for word in source.split()})
+    return sorted({word for source, _ in corpus()["train"] for word in source.split()})
 
 
 def packed_model(translator, words):
