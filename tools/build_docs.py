@@ -40,7 +40,7 @@ from site_rewrites import (
 )
 from site_math import set_formulas
 from site_search import add_search, write_index
-from site_slim import slim_page, slim_styles
+from site_slim import bring_styles, slim_page, slim_styles
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 
@@ -175,6 +175,7 @@ def render(cfg, work, renamed, lessons):
         import_module("site_live").add_live(out)  # with torch, which takes seconds to import
     add_front(cfg, out)
     slim_styles(out)
+    bring_styles(out / "index.html")
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
     checks = check_site, check_reference, check_figures
