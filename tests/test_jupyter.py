@@ -1,9 +1,7 @@
-"""Widgets and the viewer where readers run them: JupyterLab in a browser runs a notebook, and gives clicks and keys on to
-what it shows."""
-import json
+"""Widgets and the viewer where readers run them: JupyterLab in a browser runs a notebook, and gives clicks and keys on
+to what it shows."""
 import subprocess
 import sys
-from urllib.request import urlopen
 
 import pytest
 from browser import page
@@ -31,8 +29,9 @@ def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp('lab')
     (folder/'look.ipynb').write_text(written(made([cell(i, source) for i, source in enumerate(CELLS)])))
     own = [f'JUPYTER_{name}_DIR={folder/name}' for name in ('CONFIG', 'RUNTIME', 'DATA')]
-    options = ['--no-browser', '--port=0', '--allow-root', '--IdentityProvider.token=', f'--ServerApp.root_dir={folder}',
-               '--LabApp.expose_app_in_browser=True', f'--LabApp.workspaces_dir={folder/"workspaces"}',
+    options = ['--no-browser', '--port=0', '--allow-root', '--IdentityProvider.token=',
+               f'--ServerApp.root_dir={folder}', '--LabApp.expose_app_in_browser=True',
+               f'--LabApp.workspaces_dir={folder/"workspaces"}',
                f'--LabApp.user_settings_dir={folder/"settings"}']
     command = ['env', *own, f'PYTHONPATH={ROOT}', sys.executable, '-m', 'jupyterlab', *options]
     server = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)

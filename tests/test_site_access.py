@@ -48,7 +48,7 @@ def test_a_long_formula_in_the_text_may_break():
     ("attention", r"\mathrm{softmax}(QK^\top/\sqrt{d_k})\,V", "Q: query, K: key, V: value"),
     ("attention", r"o_i = \sum_j \alpha_{ij} v_j", "o_i: output, v_j: value"),
     ("attention", r"\tanh(W_q^\top q_i + W_k^\top k_j)", "W_q: query, q_i: query, W_k: key, k_j: key"),
-    ("multihead", r"\mathrm{Attention}(QW_i^Q, KW_i^K)\,W^O", "Q: query, W_i^Q: query, K: key, W_i^K: key, W^O: output"),
+    ("multihead", r"\mathrm{Concat}(QW_i^Q, KW_i^K)\,W^O", "Q: query, W_i^Q: query, K: key, W_i^K: key, W^O: output"),
     ("positional_encoding", r"PE_{pos+k}, M_k, W^Q", "W^Q: query"),
     ("embeddings", r"V \cdot d_{model}", ""),
     ("ja", r"(V, d)", ""),

@@ -265,10 +265,10 @@ def reader(pages, tmp_path_factory):
 
 BY_KEYS = {  # keys from the top of the page, and what is said then
     'scores': [['Tab', 'ArrowRight', 'ArrowRight', 'Tab', 'Tab', 'Enter'], r'd_k = 256, divided by √d_k: 0 % '],
-    'masks': [['Tab', 'ArrowDown', 'Tab', 'Tab', 'ArrowDown', 'ArrowRight', 'ArrowRight', ' '], r'Leaks: 12, missing: 0\.'],
+    'masks': [['Tab', 'ArrowDown', 'Tab', 'Tab', 'ArrowDown', *2*['ArrowRight'], ' '], r'Leaks: 12, missing: 0\.'],
     'clock': [['Tab', 'Home', 'Tab', 'End', 'ArrowLeft'], r'At position 0 .* Positions 0 and 99: distance 99'],
     'heads': [['Tab', 'End', 'Tab', ' '], r'h = 8: each head gets 1 of .* “the” should be in every head'],
-    'warmup': [['Tab', 'ArrowRight', 'Tab', 'Tab', 'ArrowRight'], r'The rate rises for 8000 steps to its peak 0\.000988'],
+    'warmup': [['Tab', 'ArrowRight', *2*['Tab'], 'ArrowRight'], r'The rate rises for 8000 steps to its peak 0\.000988'],
     'beam': [[*5*['Tab'], 'Enter', 'Enter', 'Tab', ' '], r'Step 5 of 6, kept'],
 }
 BY_FINGER = {  # what is touched, and where the finger is drawn to

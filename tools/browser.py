@@ -1,5 +1,5 @@
-"""Chromium without a window, a server on this machine for the pages that it is to see, and a hand for them: real keys and
-fingers, sent by the protocol of Chromium's developer tools."""
+"""Chromium without a window, a server on this machine for the pages that it is to see, and a hand for them: real keys
+and fingers, sent by the protocol of Chromium's developer tools."""
 import base64
 import json
 import shutil
@@ -87,7 +87,7 @@ class Page:
             self.tell("Input.dispatchKeyEvent", type="keyUp", **about)
 
     def place(self, element, share=.5):
-        "A point of an element, given as an expression, after the page was scrolled to it: `share` is that of its width."
+        "A point of an element, given as an expression, after the page was scrolled to it; `share` is of its width."
         box = f"(e => {{ e.scrollIntoView({{block: 'center'}}); return e.getBoundingClientRect() }})({element})"
         return self.run(f"(({{x, y, width, height}}) => ({{x: x + {share}*width, y: y + height/2}}))({box})")
 

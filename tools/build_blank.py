@@ -150,8 +150,8 @@ def main(folder):
     names = built()
     for path in sorted((folder/'nbs').glob('[01]*.ipynb')):
         rewrite(path, lambda text: emptied(text, names) if exported(text) else text)
-    with_solutions = 'nbs/22_exercises.ipynb', 'nbs/widgets.ipynb'
-    for path in [*(folder/file for file in with_solutions), *(folder/'nbs/tasks').glob('*.ipynb')]: rewrite(path, solved)
+    compared = [folder/'nbs/22_exercises.ipynb', folder/'nbs/widgets.ipynb', *(folder/'nbs/tasks').glob('*.ipynb')]
+    for path in compared: rewrite(path, solved)
     subprocess.run([Path(sys.executable).with_name('nbdev-export')], cwd=folder, check=True)
     first, _ = next(iter(names.values()))
     (folder/'START.md').write_text(START.format(n=len(names), first=first), encoding='utf-8')

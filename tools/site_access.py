@@ -69,7 +69,7 @@ def add_contents(html):
 
 
 def without_gap(html):
-    "Where only symbols are listed, their headings come right after the title: they are of the second level, not the third."
+    "Where only symbols are listed, their headings come right after the title: they are of the second level."
     before, start, main = html.partition("<main")
     return html if "<h2" in main else before + start + HEADING.sub(lambda m: str(int(m[0]) - 1), main)
 

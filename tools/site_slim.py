@@ -1,5 +1,6 @@
 """What no page uses does not travel: rules of the theme that match nothing, icons that nobody sees, and Bootstrap's
-script, of which `site_libs/toggles.js` does the two things that the pages need. The front page brings its rules along."""
+script, of which `site_libs/toggles.js` does the two things that the pages need. The front page brings its
+rules along."""
 import base64
 import logging
 import re
