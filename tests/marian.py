@@ -55,7 +55,7 @@ def randomised(model, generator, final_bias, end):
 
 def make(folder, seed=0, layers=(2, 2), d_model=32, h=4, d_ff=64, activation='swish', shared=True, tied=True,
          final_bias=True, end=1.5, learned=False, tags=(), separate=False, tokenizer_config=None):
-    "Write such a folder; `end`: the bias of </s>; `learned`: tables of positions, one for each side, in the place of the waves."
+    "Write such a folder; `end`: the bias of </s>; `learned`: tables of positions, one for each side, for the waves."
     folder.mkdir(parents=True)
     sides = [pieces(spm_model(side)) for side in (0, 1)]
     ids = table(sides[0] + sides[1], tags)

@@ -20,8 +20,8 @@ from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 pytest.importorskip('transformers', reason="compares with Hugging Face's library: pip install transformers")
-from marian import corpus, make, write  # noqa: E402
-from transformers import MarianMTModel, MarianTokenizer  # noqa: E402
+from marian import corpus, make, write
+from transformers import MarianMTModel, MarianTokenizer
 
 KINDS = {
     'opus-mt': dict(end=2.4),
@@ -122,7 +122,8 @@ def test_the_way_back_is_exact(both, tmp_path):
 def mine():
     tokenizer = train_tokenizer([side for pair in corpus() for side in pair], 300)
     torch.manual_seed(0)
-    return Translator(Transformer(TransformerConfig(300, 2, 32, 64, 4, max_len=128)), tokenizer, {'src': 'en', 'tgt': 'de'})
+    model = Transformer(TransformerConfig(300, 2, 32, 64, 4, max_len=128))
+    return Translator(model, tokenizer, {'src': 'en', 'tgt': 'de'})
 
 
 def test_our_model_goes_out(mine, tmp_path):
@@ -142,8 +143,8 @@ def test_our_model_goes_out(mine, tmp_path):
 
 def test_what_marian_cannot_be_is_refused(mine, tmp_path):
     for change, why in ((dict(norm='pre'), 'pre-norm'), (dict(d_k=4), 'heads whose width')):
-        cfg = TransformerConfig(300, 1, 32, 64, 4, **change)
-        with pytest.raises(InputError, match=why): to_marian(Translator(Transformer(cfg), mine.tokenizer), tmp_path/'out')
+        other = Translator(Transformer(TransformerConfig(300, 1, 32, 64, 4, **change)), mine.tokenizer)
+        with pytest.raises(InputError, match=why): to_marian(other, tmp_path/'out')
     assert not (tmp_path/'out').exists()
 
 
@@ -190,7 +191,8 @@ def test_scores_are_theirs(folder):
     ids = [*t.tokenizer.target.encode([target])[0], 0]
     start = theirs.config.decoder_start_token_id
     with torch.no_grad():
-        logp = theirs(input_ids=torch.tensor([row]), decoder_input_ids=torch.tensor([[start, *ids[:-1]]])).logits.log_softmax(-1)
+        tgt = torch.tensor([[start, *ids[:-1]]])
+        logp = theirs(input_ids=torch.tensor([row]), decoder_input_ids=tgt).logits.log_softmax(-1)
     wanted = logp[0, range(len(ids)), ids].sum().item()
     assert t.score([source], [target])[0] == pytest.approx(wanted, abs=1e-4)
 
@@ -206,7 +208,8 @@ def test_words_that_may_not_be_written(folder, tmp_path):
     shutil.copytree(folder, tmp_path/'m')
     generation = json.loads((folder/'generation_config.json').read_text())
     write(tmp_path/'m/generation_config.json', generation | {'bad_words_ids': [[len(ids) - 1], [ids[first]], [3, 4]]})
-    with pytest.warns(UserWarning, match=r'several pieces, such as \[3, 4\]'): t = Translator.from_pretrained(tmp_path/'m')
+    with pytest.warns(UserWarning, match=r'several pieces, such as \[3, 4\]'):
+        t = Translator.from_pretrained(tmp_path/'m')
     assert t.cfg.banned == (ids[first],)
     assert all(first not in found[0].tokens for found in t.nbest(SENTENCES[:10]))
 
@@ -321,7 +324,8 @@ def test_a_program_in_a_pickle_is_not_run(folder, tmp_path, kind):
     content = {'model.shared.weight': Program(tmp_path/'it_ran')}
     if kind == 'torch': torch.save(content, place/'pytorch_model.bin')
     else: (place/'pytorch_model.bin').write_bytes(pickle.dumps(content)[:None if kind == 'plain' else 30])
-    with pytest.warns(UserWarning), pytest.raises(InputError, match='pytorch_model.bin: broken, or not of numbers alone'):
+    why = 'pytorch_model.bin: broken, or not of numbers alone'
+    with pytest.warns(UserWarning), pytest.raises(InputError, match=why):
         from_marian(place)
     assert not (tmp_path/'it_ran').exists()
 
@@ -346,7 +350,8 @@ def test_the_hubs_cache_is_used_without_a_network(folder, tmp_path, monkeypatch)
 
 def test_without_the_extra_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
-    with pytest.raises(InputError, match=r"pip install 'transformer_nb\[interop\]'"): read_model('Some-Body/opus-mt-en-de')
+    with pytest.raises(InputError, match=r"pip install 'transformer_nb\[interop\]'"):
+        read_model('Some-Body/opus-mt-en-de')
 
 
 def test_a_path_is_not_taken_for_an_id(tmp_path, monkeypatch):
@@ -370,7 +375,8 @@ def npz(folder, kind, table_of_ids=True):
     config = json.loads((folder/'config.json').read_text())
     weights = {'decoder_ff_logit_out_b': state['final_logits_bias'][:, :-1]}
     if 'model.shared.weight' in state: weights['Wemb'] = state['model.shared.weight'][:-1]
-    else: weights |= {f'{side}_Wemb': state[f'model.{side}.embed_tokens.weight'][:-1] for side in ('encoder', 'decoder')}
+    else:
+        for side in ('encoder', 'decoder'): weights[f'{side}_Wemb'] = state[f'model.{side}.embed_tokens.weight'][:-1]
     if 'lm_head.weight' in state: weights['decoder_ff_logit_out_W'] = state['lm_head.weight'][:-1].T
     names = {'self_attn': 'self', 'encoder_attn': 'context'}
     for name, t in state.items():
@@ -421,7 +427,8 @@ def test_a_model_of_marian_nmt(kind, tmp_path):
 
 def test_a_student_is_refused(folder, tmp_path):
     place = shutil.move(npz(folder, {'transformer-decoder-autoreg': 'rnn', 'dec-cell': 'ssru'}), tmp_path/'student')
-    with pytest.raises(InputError, match="model.npz: transformer-decoder-autoreg is 'rnn'.* not a student"): read_model(place)
+    why = "model.npz: transformer-decoder-autoreg is 'rnn'.* not a student"
+    with pytest.raises(InputError, match=why): read_model(place)
 
 
 def test_a_broken_npz_is_named(folder, tmp_path):

@@ -126,14 +126,16 @@ def is_npz(
 
 def read_npz(
     folder:Path # With model.npz, its vocabularies, and perhaps decoder.yml, which names them
-) -> tuple:     # File of the weights; configuration and weights in Hugging Face's words; (model, ids) of source and target
+) -> tuple:     # File of the weights, configuration and weights in Hugging Face's words, (model, ids) of both sides
     "A model of Marian NMT; raises `InputError`, naming the file, for what is missing, broken, or of another kind."
-    listed = _yaml(_read(folder/'decoder.yml', 'utf-8'), folder/'decoder.yml') if (folder/'decoder.yml').exists() else {}
+    about = folder/'decoder.yml'
+    listed = _yaml(_read(about, 'utf-8'), about) if about.exists() else {}
     file = folder/Path((listed.get('models') or ['model.npz'])[0]).name
     vocabs = [folder/Path(name).name for name in listed.get('vocabs') or ['vocab.spm']*2]
     try: weights = dict(np.load(file, allow_pickle=False))
     except FileNotFoundError: raise InputError(f"{file}: missing; {AGAIN}") from None
-    except (OSError, ValueError, EOFError, BadZipFile) as e: raise InputError(f"{file}: broken ({e}); {AGAIN}") from None
+    except (OSError, ValueError, EOFError, BadZipFile) as e:
+        raise InputError(f"{file}: broken ({e}); {AGAIN}") from None
     try: config = _yaml(weights['special:model.yml'].tobytes().rstrip(b'\0').decode(), file)
     except KeyError: raise InputError(f"{file}: no special:model.yml in it, so no model of Marian's; {AGAIN}") from None
     _check_kind(file, config)
