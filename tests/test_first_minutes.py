@@ -244,7 +244,7 @@ def test_a_setting_that_makes_no_sense_is_one_line(args, what, tmp_path):
     with pytest.raises(InputError) as e:
         train(
             **{
-                'corpus_size': 300,
+                'corpus_size': 2000,
                 'steps': None if 'minutes' in options else 1,
                 'device': 'cpu',
                 'out': tmp_path / 'run',
@@ -257,7 +257,7 @@ def test_a_setting_that_makes_no_sense_is_one_line(args, what, tmp_path):
 def test_a_command_called_from_python_raises_instead_of_ending_python(tmp_path):
     with pytest.raises(InputError, match='no such preset'): train(preset='huge', out=tmp_path/'run')
     state = torch.get_rng_state()
-    train(corpus_size=300, vocab_size=600, steps=1, batch_tokens=256, device='cpu', out=tmp_path/'run')
+    train(corpus_size=2000, vocab_size=600, steps=1, batch_tokens=256, device='cpu', out=tmp_path/'run')
     assert torch.equal(torch.get_rng_state(), state)
     assert Translator.from_pretrained(tmp_path/'run', device='cpu').translate(['a dog runs .'])
 
