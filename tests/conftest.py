@@ -147,8 +147,8 @@ def new_files(stdin):
 
 # Processes
 
-# Copies of one that has imported what most need: no seconds for a new Python and torch. (It is imported from the working
-# directory, the project's; where pytest is called elsewhere, the copies import it all themselves.)
+# Copies of one that has imported what most need: no seconds for a new Python and torch. (It is imported from the
+# working directory, the project's; where pytest is called elsewhere, the copies import it all themselves.)
 PROCESSES = get_context('forkserver')
 PROCESSES.set_forkserver_preload(['tests.preloaded'])
 

@@ -1,8 +1,8 @@
-"""What is done once, in the process of which tests/conftest.py makes copies: imports that most need, and the measurement
-of the machine's speed, a second in every process that trains."""
+"""What is done once, in the process of which tests/conftest.py makes copies: imports that most need, and measuring the
+machine's speed, a second in every process that trains."""
 import matplotlib.pyplot  # noqa: F401
 import torch
-import torch._dynamo  # noqa: F401  (the first optimizer imports it)
+import torch._dynamo  # which the first optimizer imports
 
 import transformer_nb.cli  # noqa: F401
 from transformer_nb.engine.costs import matmul_rate
