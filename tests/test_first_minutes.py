@@ -114,7 +114,7 @@ def small_corpus(place):
     return str(folder)
 
 
-@pytest.mark.long(40)
+@pytest.mark.long(15)
 def test_demo_proposes_commands_that_work(tmp_path, monkeypatch):
     "A demo on few sentences, then what it prints under Next, with a small corpus in place of FOLDER."
     shutil.copy(ROOT/'settings.ini', tmp_path)

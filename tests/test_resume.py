@@ -20,7 +20,7 @@ from transformer_nb.engine.runs import NotFinite, Stopped
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
-pytestmark = pytest.mark.long(70)  # all: most go on from the same two runs
+pytestmark = pytest.mark.long(30)  # all: most go on from the same two runs
 
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
 SETTINGS = ('--vocab-size 60 --batch-tokens 128 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 '
