@@ -21,7 +21,6 @@ from filelock import FileLock
 
 os.environ['OMP_NUM_THREADS'] = '1'  # torch is not imported yet; the commands that tests start inherit it
 if not find_spec('nbdev'): collect_ignore = ['test_export.py', 'test_notebooks.py']
-PRELOADED = ['nbdev.test'] if find_spec('nbdev') else []
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT/'tools'))
@@ -148,9 +147,10 @@ def new_files(stdin):
 
 # Processes
 
-# Copies of one that has imported what most need, and has run nothing: no seconds for a new Python and torch.
+# Copies of one that has imported what most need: no seconds for a new Python and torch. (It is imported from the
+# working directory, the project's; where pytest is called elsewhere, the copies import it all themselves.)
 PROCESSES = get_context('forkserver')
-PROCESSES.set_forkserver_preload(['torch', 'matplotlib.pyplot', 'transformer_nb.cli', *PRELOADED])
+PROCESSES.set_forkserver_preload(['tests.preloaded'])
 
 
 def two_processes(*command):
@@ -160,20 +160,32 @@ def two_processes(*command):
         port = free.getsockname()[1]
     with TemporaryDirectory() as folder:
         logs = [Path(folder)/f'process-{rank}' for rank in (0, 1)]
-        running = [PROCESSES.Process(target=one_of_two, args=(i, port, log, command)) for i, log in enumerate(logs)]
-        for process in running: process.start()
+        running = [begin(command, log, environ=of_two(rank, port)) for rank, log in enumerate(logs)]
         for process in running: process.join()
         return [process.exitcode for process in running], '\n'.join(log.read_text() for log in logs)
 
 
-def one_of_two(rank, port, log, command):
+def of_two(rank, port):
+    "What torchrun says to each of two processes."
+    return {'RANK': str(rank), 'LOCAL_RANK': str(rank), 'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2',
+            'MASTER_ADDR': 'localhost', 'MASTER_PORT': str(port)}
+
+
+def begin(command, log, environ=None, first=None):
+    "Start a script, or a command of the package, in a process that something can happen to; `first` is called in it."
+    process = PROCESSES.Process(target=begun, args=(list(map(str, command)), log, environ or {}, first))
+    process.start()
+    return process
+
+
+def begun(argv, log, environ, first):
     "In the new process."
-    os.environ |= {'RANK': str(rank), 'LOCAL_RANK': str(rank), 'WORLD_SIZE': '2', 'LOCAL_WORLD_SIZE': '2',
-                   'MASTER_ADDR': 'localhost', 'MASTER_PORT': str(port)}
+    os.environ |= environ
+    if first: first()
     write_into(log)
-    sys.argv = list(map(str, command))
-    if sys.argv[0] in COMMANDS: resolve_name(COMMANDS[sys.argv[0]])()
-    else: runpy.run_path(sys.argv[0])
+    sys.argv = argv
+    if argv[0] in COMMANDS: resolve_name(COMMANDS[argv[0]])()
+    else: runpy.run_path(argv[0])
 
 
 def write_into(log):
@@ -194,6 +206,6 @@ def small_run(tmp_path_factory):
 
 
 def train_small(out):
-    status, _, err = tnb('tnb-train', '--data', 'builtin', '--corpus-size', 500, '--steps', 12, '--vocab-size', 800,
+    status, _, err = tnb('tnb-train', '--data', 'builtin', '--corpus-size', 2000, '--steps', 12, '--vocab-size', 800,
         '--batch-tokens', 512, '--max-len', 64, '--every', 4, '--device', 'cpu', '--out', out)
     assert status == 0, err

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import TORCH
+from conftest import TORCH, two_processes
 
 from transformer_nb import checkpoints
 from transformer_nb.core import InputError
@@ -616,8 +616,9 @@ import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from test_checkpoints import adam, checkpoints, make, one_step
 
-rank, out = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group('gloo', init_method=f'file://{out}/meet', rank=rank, world_size=2)
+out = sys.argv[1]
+dist.init_process_group('gloo')
+rank = dist.get_rank()
 mesh = dist.device_mesh.init_device_mesh('cpu', (2,))
 model = fully_shard(make(), mesh=mesh)
 optimizer = adam(model)
@@ -641,15 +642,10 @@ dist.destroy_process_group()
 
 @pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
 def test_a_model_spread_over_two_processes(tmp_path):
-    env = os.environ | {'OMP_NUM_THREADS': '1', 'PYTHONPATH': os.path.dirname(__file__)}
-    running = [
-        subprocess.Popen(
-            [sys.executable, '-c', PROCESS, str(rank), str(tmp_path)], env=env, stderr=subprocess.PIPE, text=True
-        )
-        for rank in (0, 1)
-    ]
-    errors = [process.communicate(timeout=300)[1] for process in running]
-    assert [process.returncode for process in running] == [0, 0], '\n'.join(errors)
+    script = tmp_path/'process.py'
+    script.write_text(PROCESS)
+    status, log = two_processes(script, tmp_path)
+    assert status == [0, 0], log
     whole = make()
     optimizer = adam(whole)
     one_step(whole, optimizer)

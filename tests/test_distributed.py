@@ -17,7 +17,7 @@ from conftest import BIN, TORCH, tnb, two_processes
 
 from transformer_nb import checkpoints
 
-pytestmark = pytest.mark.long(40)  # all: most are compared with the same run
+pytestmark = pytest.mark.long(70)  # all: most are compared with the same run
 
 TOGETHER = [BIN/'torchrun', '--standalone', '--nproc-per-node', '2']
 

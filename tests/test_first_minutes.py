@@ -12,9 +12,10 @@ import pytest
 import torch
 from conftest import BIN, tnb
 
-from transformer_nb import checkpoints
+from transformer_nb import checkpoints, corpora
 from transformer_nb.cli import train
 from transformer_nb.core import InputError
+from transformer_nb.english_german.grammar import sentence_pairs
 from transformer_nb.optimizer import lrate
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.training import FEW, Trainer, TrainingConfig, suited
@@ -113,17 +114,21 @@ def small_corpus(place):
     return str(folder)
 
 
-@pytest.mark.long(40)
-def test_demo_proposes_commands_that_work(tmp_path):
+@pytest.mark.long(15)
+def test_demo_proposes_commands_that_work(tmp_path, monkeypatch):
     "A demo on few sentences, then what it prints under Next, with a small corpus in place of FOLDER."
     shutil.copy(ROOT/'settings.ini', tmp_path)
-    done = shell('TNB_PROFILE=ci tnb-demo --out runs/demo --minutes 0.1', tmp_path)
-    splits = scores(done.stdout)
+    monkeypatch.setenv('TNB_PROFILE', 'ci')
+    few = {name: pairs if name == 'train' else pairs[:40] for name, pairs in sentence_pairs(2000).items()}
+    monkeypatch.setattr(corpora, 'sentence_pairs', lambda *args: few)  # what has learned for seconds writes long lines
+    status, out, err = tnb('tnb-demo', '--out', 'runs/demo', '--minutes', 0.05, cwd=tmp_path)
+    assert status == 0, err
+    splits = scores(out.decode())
     assert set(splits) == {'test', 'unseen'} and (tmp_path/'runs/demo/attention.png').stat().st_size > 10_000
-    commands = dict(re.findall(r'^  (translate|learn|go on) +(.*?)(?:   \(.*\))?$', done.stdout, re.MULTILINE))
+    commands = dict(re.findall(r'^  (translate|learn|go on) +(.*?)(?:   \(.*\))?$', out.decode(), re.MULTILINE))
     assert commands.keys() == {'translate', 'learn', 'go on'}
     sentence = re.search('"(.*)"', commands['translate'])[1]
-    answer, = Translator.from_pretrained(tmp_path/'runs/demo').translate([sentence])  # after 6 s, perhaps no word
+    answer, = Translator.from_pretrained(tmp_path/'runs/demo').translate([sentence])  # after 3 s, perhaps no word
     assert shell(commands['translate'], tmp_path).stdout == answer + '\n'
     small_corpus(tmp_path)
     command = re.sub(r'--minutes \S+', '--minutes 0.05', commands['go on'].replace('FOLDER', 'corpus'))
@@ -244,7 +249,7 @@ def test_a_setting_that_makes_no_sense_is_one_line(args, what, tmp_path):
     with pytest.raises(InputError) as e:
         train(
             **{
-                'corpus_size': 300,
+                'corpus_size': 2000,
                 'steps': None if 'minutes' in options else 1,
                 'device': 'cpu',
                 'out': tmp_path / 'run',
@@ -257,7 +262,7 @@ def test_a_setting_that_makes_no_sense_is_one_line(args, what, tmp_path):
 def test_a_command_called_from_python_raises_instead_of_ending_python(tmp_path):
     with pytest.raises(InputError, match='no such preset'): train(preset='huge', out=tmp_path/'run')
     state = torch.get_rng_state()
-    train(corpus_size=300, vocab_size=600, steps=1, batch_tokens=256, device='cpu', out=tmp_path/'run')
+    train(corpus_size=2000, vocab_size=600, steps=1, batch_tokens=256, device='cpu', out=tmp_path/'run')
     assert torch.equal(torch.get_rng_state(), state)
     assert Translator.from_pretrained(tmp_path/'run', device='cpu').translate(['a dog runs .'])
 

@@ -19,21 +19,21 @@ NAMES = {str(path.relative_to(FOLDER).with_suffix('')): path for path in PATHS}
 NOTEBOOKS = {name: path for name, path in NAMES.items() if name not in ELSEWHERE}
 # Seconds of those that take long: begun first, so that the workers end together
 LONG = {
-    '01_attention': 29,
-    '02_multihead': 28,
-    'engine/03_distributed': 28,
-    '05_positional_encoding': 25,
-    '15_decoding': 24,
-    '18_parsing': 23,
-    '14_training': 22,
-    '19b_alignment': 21,
-    '17_variations': 20,
-    '04_embeddings': 18,
-    '21_cli': 17,
+    '21_cli': 22,
     '19a_heads': 16,
-    '16_translation': 15,
-    '06_transformer': 12,
-    '06a_norms': 12,
+    '19b_alignment': 15,
+    '06_transformer': 14,
+    '14_training': 12,
+    '15_decoding': 11,
+    '06a_norms': 10,
+    '15b_evaluation': 10,
+    '02_multihead': 10,
+    '07_why_self_attention': 9,
+    'english_german/04_grammar': 7,
+    'tasks/06_transformer': 6,
+    '01_attention': 6,
+    '18_parsing': 5,
+    'engine/01_packing': 5,
 }
 
 

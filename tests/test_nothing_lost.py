@@ -40,7 +40,7 @@ def test_demo_refuses_a_directory_that_is_there(tmp_path):
 
 
 @pytest.mark.parametrize('begin', [lambda out: new_trainer(out).fit(quiet=True), lambda out: new_trainer(out).save(),
-    lambda out: train(corpus_size=300, steps=1, device='cpu', out=out)], ids=['fit', 'save', 'train'])
+    lambda out: train(corpus_size=2000, steps=1, device='cpu', out=out)], ids=['fit', 'save', 'train'])
 def test_another_runs_directory_is_refused(begin, finished):
     before = files(finished)
     with pytest.raises(InputError, match='already holds a run; resume it'): begin(finished)

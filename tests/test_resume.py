@@ -8,12 +8,11 @@ import re
 import resource
 import shutil
 import signal
-import subprocess
 import time
 
 import pytest
 import torch
-from conftest import BIN, tnb
+from conftest import begin, tnb
 
 from transformer_nb import checkpoints
 from transformer_nb.core import seed_everything
@@ -21,10 +20,10 @@ from transformer_nb.engine.runs import NotFinite, Stopped
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
-pytestmark = pytest.mark.long(70)  # all: most go on from the same two runs
+pytestmark = pytest.mark.long(30)  # all: most go on from the same two runs
 
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
-SETTINGS = ('--vocab-size 60 --batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 '
+SETTINGS = ('--vocab-size 60 --batch-tokens 128 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 '
             '--device cpu --seed 3').split()
 
 
@@ -47,10 +46,9 @@ def run(data, out, *more):
     return status, err
 
 
-def start(data, out, *more, **options):
+def start(data, out, log, *more, first=None):
     "The command as a process that something can happen to."
-    command = list(map(str, [BIN/'tnb-train', *arguments(data, out, *more)]))
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+    return begin(['tnb-train', *arguments(data, out, *more)], log, first=first)
 
 
 @pytest.fixture(scope='module')
@@ -86,11 +84,12 @@ def last_step(out):
 
 def strike(data, out, step, sig, *more):
     "Start (or resume) the run and send it a signal when it has come to a step; its exit code and messages."
-    with start(data, out, *more) as process:
-        while last_step(out) < step and process.poll() is None: time.sleep(.005)
-        process.send_signal(sig)
-        err = process.communicate()[1]
-    return process.returncode, err
+    log = out.with_name('log')
+    process = start(data, out, log, *more)
+    while last_step(out) < step and process.is_alive(): time.sleep(.005)
+    if process.is_alive(): os.kill(process.pid, sig)
+    process.join()
+    return process.exitcode, log.read_text()
 
 
 @pytest.mark.parametrize('times', [3, pytest.param(6, marks=pytest.mark.slow)])
@@ -137,11 +136,15 @@ def test_damaged_newest_checkpoint(data, whole, stopped, damage):
     assert_same(stopped, whole)
 
 
-def test_full_disk(data, whole, stopped):
-    before = bits_of(checkpoints.newest(stopped))
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-    with start(data, stopped, '--resume', preexec_fn=limit) as process: err = process.communicate()[1]
-    assert process.returncode == 2 and 'cannot be written' in err and 'make room' in err, err
+def fill_disk(): resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+
+def test_full_disk(data, whole, stopped, tmp_path):
+    before, log = bits_of(checkpoints.newest(stopped)), tmp_path/'log'
+    process = start(data, stopped, log, '--resume', first=fill_disk)
+    process.join()
+    err = log.read_text()
+    assert process.exitcode == 2 and 'cannot be written' in err and 'make room' in err, err
     assert bits_of(checkpoints.newest(stopped)) == before and not list(stopped.glob('.*'))
     assert run(data, stopped, '--resume')[0] == 0
     assert_same(stopped, whole)

@@ -199,6 +199,7 @@ trainer.fit(quiet=True)
 '''
 
 
+@pytest.mark.long(11)
 def test_an_error_in_one_process_arrives_with_its_own_traceback(tmp_path):
     script = tmp_path/'fault.py'
     script.write_text(FAULT)
