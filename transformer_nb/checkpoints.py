@@ -27,7 +27,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from, save_file
 
 from .core import InputError, default_device
-from .tokenizer import Tokenizer, check_tokenizer
+from .tokenizer import Tokenizer, check_tokenizer, read_tokenizer
 from .transformer import PerHead, Transformer, TransformerConfig
 
 # %% ../nbs/13_checkpoints.ipynb #80c7f331
@@ -311,8 +311,8 @@ def load(
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
     path, data, files = _open(path, FILES[:4])  # the optimizer's state is checked, but not kept
     model, file = _model(path, data).to(device), path/'tokenizer.model'
-    with _refusing(file, 'no SentencePiece model', RuntimeError):
-        tokenizer = Tokenizer(data[file.name]) if file.name in data else None
+    with _refusing(file, 'no SentencePiece model', RuntimeError, ValueError, KeyError):
+        tokenizer = read_tokenizer(data[file.name]) if file.name in data else None
     return Checkpoint(model, tokenizer, _json(path/'training.json', data.get('training.json', '{}')), path, files)
 
 @patch(cls_method=True)

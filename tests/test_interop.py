@@ -1,0 +1,360 @@
+"Hugging Face's Marian models come in and go out: the same numbers, the same tokens, and no program of others is run."
+import json
+import pickle
+import shutil
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from transformer_nb import Translator
+from transformer_nb.batching import pad
+from transformer_nb.core import InputError
+from transformer_nb.decoding import beam_search
+from transformer_nb.corpora import Split
+from transformer_nb.interop import from_marian, read_model, to_marian
+from transformer_nb.tokenizer import TwoVocabularies, train_tokenizer
+from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.transformer import Transformer, TransformerConfig
+
+pytest.importorskip('transformers', reason="compares with Hugging Face's library: pip install transformers")
+from marian import corpus, make, write  # noqa: E402
+from transformers import MarianMTModel, MarianTokenizer  # noqa: E402
+
+KINDS = {
+    'opus-mt': {},
+    'one layer, ReLU': dict(layers=(1, 1), activation='relu'),
+    'six and six': dict(layers=(6, 6), d_model=16, d_ff=32, h=2),
+    'deep and shallow, GELU': dict(layers=(4, 1), activation='gelu'),
+    'shallow and deep': dict(layers=(1, 3)),
+    'one head, narrow': dict(d_model=16, h=1, d_ff=16),
+    'many heads, wide': dict(d_model=64, h=16, d_ff=256, activation='relu'),
+    'source of its own': dict(shared=False),
+    'softmax of its own': dict(tied=False),
+    'three matrices': dict(shared=False, tied=False, activation='gelu'),
+    'no final bias': dict(final_bias=False),
+    'learned positions': dict(learned=True),
+    'learned positions, source of its own': dict(learned=True, shared=False, activation='relu'),
+    'two tables of ids': dict(shared=False, separate=True),
+}
+SENTENCES = [pair[0] for pair in corpus()[:200]]
+
+
+@pytest.fixture(scope='module', params=KINDS)
+def both(request, tmp_path_factory):
+    "A folder, Hugging Face's model and tokenizer of it, and ours."
+    kind = request.param
+    folder = make(tmp_path_factory.mktemp('hub')/'model', [*KINDS].index(kind), **KINDS[kind])
+    theirs, their_tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
+    return folder, theirs, their_tokenizer, from_marian(folder)
+
+
+@torch.no_grad()
+def largest_difference(theirs, ours, dtype, rows, targets):
+    "Of the logits: our model starts with an id that is theirs and one more."
+    theirs, ours, cfg = theirs.to(dtype), ours.to(dtype), ours.cfg
+    src = pad(rows, 'cpu', cfg.pad_id)
+    tgt = pad([[cfg.bos_id, *row] for row in targets], 'cpu', cfg.pad_id)
+    start = theirs.config.decoder_start_token_id
+    logits = theirs(input_ids=src, attention_mask=(src != cfg.pad_id).long(),
+        decoder_input_ids=tgt.masked_fill(tgt == cfg.bos_id, start)).logits
+    real = (tgt != cfg.pad_id)[..., None]
+    return ((ours(src, tgt)[..., :logits.shape[-1]] - logits)*real).abs().max().item()
+
+
+def test_logits_are_theirs(both):
+    _, theirs, tokenizer, found = both
+    rows = [[*row, 0] for row in found.tokenizer.source.encode(SENTENCES[:8])]
+    assert rows == tokenizer(SENTENCES[:8]).input_ids
+    targets = found.tokenizer.target.encode([pair[1] for pair in corpus()[:8]])
+    assert largest_difference(theirs, found.model, torch.float64, rows, targets) < 1e-9
+    assert largest_difference(theirs, found.model, torch.float32, rows, targets) < 1e-5
+
+
+def written(theirs, row, **settings):
+    "What their `generate` writes for one row of ids."
+    out = theirs.generate(torch.tensor([row]), max_new_tokens=len(row) + 10, forced_eos_token_id=None,
+        do_sample=False, **settings)
+    return [i for i in out[0, 1:].tolist() if i != theirs.config.eos_token_id]
+
+
+@pytest.mark.parametrize('n', [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_searches_find_the_same(both, n):
+    "Greedy search, and a beam of 4 without length penalty: only there the penalties agree."
+    _, theirs, _, found = both
+    t, ended = Translator(found.model, found.tokenizer), 0
+    for row in t.encode(SENTENCES[:n]):
+        src = torch.tensor([row])
+        greedy, beam = written(theirs, row, num_beams=1), written(theirs, row, num_beams=4, length_penalty=0.)
+        ended += len(beam) < len(row) + 10
+        assert beam_search(t.ready, src, 1, 0., extra=10)[0][0].ids == greedy
+        assert beam_search(t.ready, src, 4, 0., extra=10, keep_greedy=False)[0][0].ids == beam
+    assert n < 100 or ended or not found.model.cfg.softmax_bias  # or all would have been cut off
+
+
+def test_the_way_back_is_exact(both, tmp_path):
+    "Every weight as it was, bit for bit; Hugging Face's library reads it; and in again."
+    folder, theirs, _, found = both
+    to_marian(found, tmp_path/'out')
+    before, after = (load_file(place/'model.safetensors') for place in (folder, tmp_path/'out'))
+    for name in before:  # one matrix may lie there under several names
+        if name == 'model.shared.weight' and not theirs.config.tie_word_embeddings: continue  # nobody uses it
+        twin = after.get(name, after.get('model.encoder.embed_tokens.weight'))
+        assert torch.equal(twin, before[name]), name
+    again = from_marian(tmp_path/'out')
+    assert again.model.cfg == found.model.cfg
+    weights = again.model.state_dict()
+    assert all(torch.equal(t, weights[name]) for name, t in found.model.state_dict().items())
+    assert again.tokenizer.source.ids == found.tokenizer.source.ids
+    src = torch.tensor([[5, 6, 7, 0]])
+    logits = lambda model: model.float()(input_ids=src, decoder_input_ids=src).logits
+    assert torch.equal(logits(MarianMTModel.from_pretrained(tmp_path/'out').eval()), logits(theirs))
+    assert MarianTokenizer.from_pretrained(tmp_path/'out')(SENTENCES[:3]).input_ids == [
+        [*row, 0] for row in found.tokenizer.source.encode(SENTENCES[:3])]
+
+
+# A model of ours goes out
+
+@pytest.fixture(scope='module')
+def mine():
+    tokenizer = train_tokenizer([side for pair in corpus() for side in pair], 300)
+    torch.manual_seed(0)
+    return Translator(Transformer(TransformerConfig(300, 2, 32, 64, 4, max_len=128)), tokenizer, {'src': 'en', 'tgt': 'de'})
+
+
+def test_our_model_goes_out(mine, tmp_path):
+    to_marian(mine, tmp_path/'out')
+    theirs, tokenizer = (kind.from_pretrained(tmp_path/'out') for kind in (MarianMTModel, MarianTokenizer))
+    rows = mine.encode(SENTENCES[:20])
+    assert tokenizer(SENTENCES[:20]).input_ids == rows
+    for row in rows:
+        assert mine.search([row], 1, 0., 1)[0][0].ids == [i for i in theirs.generate(torch.tensor([row]), num_beams=1,
+            max_new_tokens=len(row) + 50, forced_eos_token_id=None)[0, 1:].tolist() if i != 2]
+    back = from_marian(tmp_path/'out')
+    assert back.model.cfg == mine.model.cfg  # also that its attention has no biases
+    state = back.model.state_dict()
+    assert all(torch.equal(t, state[name]) for name, t in mine.model.state_dict().items())
+    assert Translator(back.model, back.tokenizer).translate(SENTENCES[:5]) == mine.translate(SENTENCES[:5])
+
+
+def test_what_marian_cannot_be_is_refused(mine, tmp_path):
+    for change, why in ((dict(norm='pre'), 'pre-norm'), (dict(d_k=4), 'heads whose width')):
+        cfg = TransformerConfig(300, 1, 32, 64, 4, **change)
+        with pytest.raises(InputError, match=why): to_marian(Translator(Transformer(cfg), mine.tokenizer), tmp_path/'out')
+    assert not (tmp_path/'out').exists()
+
+
+def test_nothing_of_others_is_replaced(mine, tmp_path):
+    (tmp_path/'out').mkdir()
+    (tmp_path/'out/config.json').write_text('mine')
+    with pytest.raises(InputError, match='is there already'): to_marian(mine, tmp_path/'out')
+    assert [(f.name, f.read_text()) for f in (tmp_path/'out').iterdir()] == [('config.json', 'mine')]
+    assert [f.name for f in tmp_path.iterdir()] == ['out']
+
+
+def test_a_full_disk_leaves_nothing(mine, tmp_path, monkeypatch):
+    def full(*_): raise OSError(28, 'No space left on device')
+    monkeypatch.setattr('transformer_nb.interop.save_file', full)
+    with pytest.raises(InputError, match='out: cannot be written .*No space left'): to_marian(mine, tmp_path/'out')
+    assert not [*tmp_path.iterdir()]
+
+
+# What a Translator does with an imported model
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    return make(tmp_path_factory.mktemp('opus')/'opus-mt-en-de')
+
+
+def test_a_translator_of_a_folder(folder):
+    t = Translator.from_pretrained(folder)
+    plain = Translator(from_marian(folder).model, t.tokenizer)
+    out = t.translate(SENTENCES[:6])
+    assert out == plain.translate(SENTENCES[:6]) and len(out) == 6 and any(out)
+    assert t.about['src'] == 'en' and t.about['generation']['num_beams'] == 4
+    maps = t.attention(SENTENCES[0])
+    assert maps['source'][-1] == '</s>' and maps['cross'].shape[:2] == (2, 4)
+    assert len(t.align(SENTENCES[:2], [pair[1] for pair in corpus()[:2]])) == 2
+    assert t.show(SENTENCES[0]).html
+    assert pickle.loads(pickle.dumps(t)).translate(SENTENCES[:2]) == out[:2]
+
+
+def test_scores_are_theirs(folder):
+    "The log-probability of a translation, from their logits; the added start has no share in it."
+    t, theirs = Translator.from_pretrained(folder), MarianMTModel.from_pretrained(folder).eval()
+    source, target = SENTENCES[0], corpus()[0][1]
+    row, = t.encode([source])
+    ids = [*t.tokenizer.target.encode([target])[0], 0]
+    start = theirs.config.decoder_start_token_id
+    with torch.no_grad():
+        logp = theirs(input_ids=torch.tensor([row]), decoder_input_ids=torch.tensor([[start, *ids[:-1]]])).logits.log_softmax(-1)
+    wanted = logp[0, range(len(ids)), ids].sum().item()
+    assert t.score([source], [target])[0] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_eight_bits(folder):
+    t = Translator.from_pretrained(folder, int8=True)
+    assert t.int8 and len(t.translate(SENTENCES[:3])) == 3
+
+
+def test_words_that_may_not_be_written(folder, tmp_path):
+    ids = json.loads((folder/'vocab.json').read_text())
+    first = Translator.from_pretrained(folder).nbest(SENTENCES[:1])[0][0].tokens[0]
+    shutil.copytree(folder, tmp_path/'m')
+    generation = json.loads((folder/'generation_config.json').read_text())
+    write(tmp_path/'m/generation_config.json', generation | {'bad_words_ids': [[len(ids) - 1], [ids[first]], [3, 4]]})
+    with pytest.warns(UserWarning, match=r'several pieces, such as \[3, 4\]'): t = Translator.from_pretrained(tmp_path/'m')
+    assert t.cfg.banned == (ids[first],)
+    assert all(first not in found[0].tokens for found in t.nbest(SENTENCES[:10]))
+
+
+def test_a_tag_says_which_language(tmp_path):
+    folder = make(tmp_path/'m', tags=('>>deu<<', '>>fra<<'))
+    t, theirs = Translator.from_pretrained(folder), MarianTokenizer.from_pretrained(folder)
+    texts = ['>>fra<< a dog runs .', '>>deu<<a dog runs .']
+    assert t.encode(texts) == theirs(texts).input_ids and t.encode(texts)[0][0] == 3
+    with pytest.raises(InputError, match='>>ita<<: the model knows no such language; write one of >>deu<<, >>fra<<'):
+        t.translate(['>>ita<< a dog runs .'])
+    long = '>>fra<< ' + 'the child is not eating an apple . '*20
+    parts, = t._parts([long])
+    assert len(parts) > 1 and all(part.startswith('>>fra<<') for part in parts)
+    assert ''.join(part.removeprefix('>>fra<<') for part in parts) == long.removeprefix('>>fra<<')
+
+
+def test_training_goes_on(folder, tmp_path):
+    "An imported model learns, the bias of its softmax too, and is a checkpoint of ours from then on."
+    found, pairs = from_marian(folder), corpus()[:60]
+    before, t = found.model.embedding.bias.detach().clone(), Translator(found.model, found.tokenizer)
+    old = sum(t.score(*zip(*pairs)))
+    Trainer(found.model, tokenizer=found.tokenizer, train=Split(pairs), cfg=TrainingConfig(
+        steps=20, batch_tokens=600, warmup=10, every=20), out=tmp_path/'run').fit()
+    assert sum(t.score(*zip(*pairs))) > old and not torch.equal(found.model.embedding.bias[:-1], before[:-1])
+    again = Translator.from_pretrained(tmp_path/'run')
+    assert again.translate(SENTENCES[:4]) == t.translate(SENTENCES[:4])
+    assert again.tokenizer.source.ids == found.tokenizer.source.ids
+
+
+# What is broken is named, and nothing is run
+
+def altered(folder, tmp_path, **files):
+    "A copy of the folder in which some files have another content, or, for None, are gone."
+    place = shutil.copytree(folder, tmp_path/'m')
+    for name, content in files.items():
+        file = place/name
+        if content is None: file.unlink()
+        else: file.write_bytes(content)
+    return place
+
+
+def test_a_missing_file_is_named(folder, tmp_path):
+    for name in ('config.json', 'vocab.json', 'source.spm', 'target.spm'):
+        place = altered(folder, tmp_path/name, **{name: None})
+        with pytest.raises(InputError, match=f'{name}: cannot be read|{name}: .*missing'): from_marian(place)
+    place = altered(folder, tmp_path/'weights', **{'model.safetensors': None})
+    with pytest.raises(InputError, match='holds neither model.safetensors nor pytorch_model.bin'): from_marian(place)
+
+
+def test_a_broken_file_is_named(folder, tmp_path):
+    weights = (folder/'model.safetensors').read_bytes()
+    config = json.loads((folder/'config.json').read_text())
+    ids = json.loads((folder/'vocab.json').read_text())
+    cases = {
+        'config.json': (b'{"model_type": ', 'config.json: broken or cut off'),
+        'vocab.json': (json.dumps(ids | {'<pad>': 7}).encode(), 'vocab.json: <pad> is 7'),
+        'source.spm': (b'garbage', 'source.spm: no SentencePiece model'),
+        'model.safetensors': (weights[:len(weights)//2], 'model.safetensors: broken')}
+    for name, (content, why) in cases.items():
+        with pytest.raises(InputError, match=why): from_marian(altered(folder, tmp_path/name, **{name: content}))
+    for k, change in enumerate(({'d_model': 16}, {'pad_token_id': 10**6})):
+        place = altered(folder, tmp_path/f'c{k}', **{'config.json': json.dumps(config | change).encode()})
+        with pytest.raises(InputError, match='does not fit config.json beside it'): from_marian(place)
+    state = load_file(folder/'model.safetensors')
+    del state['model.decoder.layers.1.fc1.weight']
+    place = altered(folder, tmp_path/'hole')
+    save_file(state, place/'model.safetensors')
+    with pytest.raises(InputError, match='model.decoder.layers.1.fc1.weight is missing'): from_marian(place)
+
+
+def test_weights_that_nobody_asks_for_are_refused(folder, tmp_path):
+    "Another architecture with our names, or a config.json that says too little: neither is passed over in silence."
+    state = load_file(folder/'model.safetensors')
+    place = altered(folder, tmp_path/'more')
+    save_file(state | {'model.decoder.layers.0.rnn.weight': torch.zeros(3)}, place/'model.safetensors')
+    with pytest.raises(InputError, match='model.decoder.layers.0.rnn.weight has no place'): from_marian(place)
+    config = json.loads((folder/'config.json').read_text())
+    place = altered(folder, tmp_path/'fewer', **{'config.json': json.dumps(config | {'encoder_layers': 1}).encode()})
+    with pytest.raises(InputError, match='model.encoder.layers.1.* has no place'): from_marian(place)
+
+
+@pytest.mark.parametrize('change, why', [
+    ({'model_type': 'bart'}, "config.json: an architecture called 'bart'"),
+    ({'model_type': None}, 'an architecture called None'),
+    ({'scale_embedding': False}, 'scale_embedding is off'),
+    ({'activation_function': 'gelu_new'}, "activation_function is 'gelu_new'"),
+    ({'decoder_attention_heads': 2}, 'decoder_attention_heads differ'),
+    ({'d_model': None}, 'd_model is missing')])
+def test_an_unknown_architecture_is_refused(folder, tmp_path, change, why):
+    config = json.loads((folder/'config.json').read_text())
+    place = altered(folder, tmp_path, **{'config.json': json.dumps(config | change).encode()})
+    with pytest.raises(InputError, match=why): from_marian(place)
+
+
+def test_a_pickle_is_read_for_its_numbers_alone(folder, tmp_path):
+    place = altered(folder, tmp_path, **{'model.safetensors': None})
+    torch.save(load_file(folder/'model.safetensors'), place/'pytorch_model.bin')
+    with pytest.warns(UserWarning, match='a pickle, read for its numbers alone'): found = from_marian(place)
+    safe = from_marian(folder).model.state_dict()
+    assert all(torch.equal(t, safe[name]) for name, t in found.model.state_dict().items())
+
+
+class Program:
+    def __init__(self, file): self.file = file
+    def __reduce__(self): return open, (str(self.file), 'w')
+
+
+@pytest.mark.parametrize('kind', ['torch', 'plain', 'cut off'])
+def test_a_program_in_a_pickle_is_not_run(folder, tmp_path, kind):
+    place = altered(folder, tmp_path, **{'model.safetensors': None})
+    content = {'model.shared.weight': Program(tmp_path/'it_ran')}
+    if kind == 'torch': torch.save(content, place/'pytorch_model.bin')
+    else: (place/'pytorch_model.bin').write_bytes(pickle.dumps(content)[:None if kind == 'plain' else 30])
+    with pytest.warns(UserWarning), pytest.raises(InputError, match='pytorch_model.bin: broken, or not of numbers alone'):
+        from_marian(place)
+    assert not (tmp_path/'it_ran').exists()
+
+
+# The Hub
+
+def test_the_hubs_cache_is_used_without_a_network(folder, tmp_path, monkeypatch):
+    hub = pytest.importorskip('huggingface_hub')
+    repo = tmp_path/'models--Some-Body--opus-mt-en-de'
+    for revision in ('1'*40, '2'*40): shutil.copytree(folder, repo/'snapshots'/revision)
+    write(repo/'snapshots'/('2'*40)/'tokenizer_config.json', {'source_lang': 'en', 'target_lang': 'nl'})
+    (repo/'refs').mkdir()
+    (repo/'refs/main').write_text('1'*40)
+    monkeypatch.setattr(hub.constants, 'HF_HUB_CACHE', str(tmp_path))
+    monkeypatch.setattr(hub.constants, 'HF_HUB_OFFLINE', True)
+    t = Translator.from_pretrained('Some-Body/opus-mt-en-de')
+    assert t.about['tgt'] == 'de' and len(t.translate(SENTENCES[:1])) == 1
+    assert Translator.from_pretrained('Some-Body/opus-mt-en-de', revision='2'*40).about['tgt'] == 'nl'
+    with pytest.raises(InputError, match='Some-Body/nothing: no such folder here, and not on the Hub'):
+        Translator.from_pretrained('Some-Body/nothing')
+
+
+def test_without_the_extra_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
+    with pytest.raises(InputError, match=r"pip install 'transformer_nb\[interop\]'"): read_model('Some-Body/opus-mt-en-de')
+
+
+def test_a_path_is_not_taken_for_an_id(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/'runs').mkdir()
+    with pytest.raises(InputError, match='runs/mine: no such checkpoint directory; train one'): read_model('runs/mine')
+
+
+def test_vocabularies_are_pickled(folder):
+    tokenizer = from_marian(folder).tokenizer
+    twin = pickle.loads(pickle.dumps(tokenizer))
+    assert isinstance(twin, TwoVocabularies) and twin.model == tokenizer.model
+    assert twin.source.encode(SENTENCES[:3]) == tokenizer.source.encode(SENTENCES[:3])
