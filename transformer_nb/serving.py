@@ -125,7 +125,7 @@ def _own(found):
 def to_carry(
     found # What has a .model and a .tokenizer: a checkpoints.Checkpoint, or a Translator
 ) -> Transformer: # A copy in float32, in main memory, in eval mode
-    "The model as it may be exported; raises `InputError` where a part was changed, or the tokenizer is not the model's."
+    "The model as it may be exported; raises `InputError` where a part was changed, or the tokenizer is another one."
     model, remedy = _own(found), 'export the model as it was trained'
     if found.tokenizer is None: raise InputError("the model has no tokenizer: save it with the one it was trained with")
     check_tokenizer(found.tokenizer, model.cfg)
@@ -164,7 +164,7 @@ TOKENIZER_FILES = 'tokenizer.model', *(f'{side}{kind}' for side in ('source', 't
                                        for kind in ('.spm', '_vocabulary.json'))
 
 def _write_tokenizer(tokenizer, folder):
-    "The shared vocabulary as one file; of two, each with the list of its pieces, whose order SentencePiece does not know."
+    "A shared vocabulary as one file; of two, each with its pieces by id, which SentencePiece does not know."
     if tokenizer.source is tokenizer: return tokenizer.save(folder/'tokenizer.model')
     for name, side in (('source', tokenizer.source), ('target', tokenizer.target)):
         (folder/f'{name}.spm').write_bytes(side.model)
@@ -232,8 +232,8 @@ def to_onnx(
     for name in ('onnx', 'onnxscript'): needed(name)
     model = to_carry(found)
     with new_export(folder, ONNX_FILES, 'ONNX export') as new, torch.no_grad():
-        shapes, cfg = _write_graphs(model, new), model.cfg
         _write_tokenizer(found.tokenizer, new)
+        shapes, cfg = _write_graphs(model, new), model.cfg
         _write_json(new/'config.json', {'opset': OPSET, 'vocab_size': cfg.vocab_size, 'pad_id': cfg.pad_id,
             'bos_id': cfg.bos_id, 'eos_id': cfg.eos_id, 'max_len': cfg.max_len,
             'graphs': {name: {'inputs': inputs, 'outputs': outputs} for name, (inputs, outputs) in shapes.items()}})
