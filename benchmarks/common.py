@@ -31,14 +31,14 @@ def padded(rows, pad, device):
     return torch.tensor([row + [pad]*(longest - len(row)) for row in rows], device=device)
 
 
-def random_marian(cfg, pad, bos, eos):
+def random_marian(cfg, pad, bos, eos, activation='relu'):
     "Hugging Face Marian in the sizes of our configuration."
     from transformers import MarianConfig, MarianMTModel
     sizes = {f'{side}_{key}': cfg[ours] for side in ('encoder', 'decoder')
              for key, ours in (('layers', 'N'), ('attention_heads', 'h'), ('ffn_dim', 'd_ff'))}
     return MarianMTModel(
         MarianConfig(**sizes, vocab_size=cfg['vocab_size'], d_model=cfg['d_model'], dropout=cfg['dropout'],
-                     activation_function='relu', scale_embedding=True, tie_word_embeddings=True,
+                     activation_function=activation, scale_embedding=True, tie_word_embeddings=True,
                      max_position_embeddings=512, pad_token_id=pad, decoder_start_token_id=bos, eos_token_id=eos,
                      forced_eos_token_id=None)
     )

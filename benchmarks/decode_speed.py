@@ -1,4 +1,4 @@
-"""Speed and memory of decoding: ours beside Hugging Face Marian and CTranslate2, in one run.
+"""Speed and memory of decoding: ours beside Hugging Face Marian and CTranslate2, in one run, with the same weights.
 
     pip install -e .[bench]
     python benchmarks/decode_speed.py --preset base --json
@@ -8,6 +8,7 @@ Every model lives in a process of its own, and one computes at a time: repetitio
 comes before repetition i + 1 of any. Method and columns: benchmarks/README.md
 """
 import argparse
+import json
 import os
 import random
 import sys
@@ -27,6 +28,7 @@ from statistics import median
 from common import calm, keep, machine, padded, peak_memory, random_ids, random_marian, source_lengths, undisturbed
 
 SEARCHES, BATCHES, BEAM = ('greedy', 'beam'), ('1', '32', 'all'), 4
+OPUS_VOCAB = 58_101  # pieces of opus-mt-en-de
 SPAWN = get_context('spawn')  # fresh processes: each imports only its own library
 
 
@@ -50,30 +52,14 @@ def tokens_asked(batch):
 
 # The models: each function gives one that decodes batch number i and counts the tokens of every sentence
 
-def without_end(model):
-    """Never let a random model say EOS, by its weights alone, so that every sentence runs to its limit and a step costs
-    what it always costs. What LayerNorm gives sums to 0 before its bias, with a bias of 1 to d_model. An EOS row of
-    -0.1 throughout thus always scores -0.1 d_model, far below all other tokens, whose scores are spread around 0 with
-    variance near 2. (And -0.1 is no larger than the numbers of other rows, so that int8 rounds them as it would
-    without it.)"""
-    model.decoder[-1].residuals[-1].norm.bias.data.fill_(1.)
-    model.embedding.weight.data[model.cfg.eos_id] = -.1
-
-
 def ours(task, batches, int8=False):
     import torch
     from transformer_nb.decoding import beam_search, greedy
     from transformer_nb.engine.inference import inference
-    from transformer_nb.transformer import Transformer, TransformerConfig
-    torch.manual_seed(7)
-    model = Transformer(TransformerConfig(**task['cfg'])).eval()
-    without_end(model)
-    model, cfg = (
-        inference(
-            model.to(task['device'], torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True
-        ),
-        model.cfg,
-    )
+    from transformer_nb.interop import from_marian
+    model = from_marian(f"{task['folder']}/marian", task['device']).model
+    cfg = model.cfg
+    model = inference(model.to(torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True)
     sources = [padded([source + [cfg.eos_id] for source in batch], cfg.pad_id, task['device']) for batch in batches]
     def decode(i):
         limited = copy(model)  # of the object alone: several threads may decode at a time
@@ -84,15 +70,15 @@ def ours(task, batches, int8=False):
     return decode
 
 
-# Marian's own, which CTranslate2 counts on
 def marian_ids(vocab): return {'pad': vocab - 1, 'bos': vocab - 1, 'eos': 0}
 
 
 def marian(task, batches):
     import torch
-    torch.manual_seed(7)
+    from transformers import MarianMTModel
     ids = marian_ids(task['vocab'])
-    model = random_marian(task['cfg'], **ids).to(task['device'], getattr(torch, task['dtype'])).eval()
+    model = MarianMTModel.from_pretrained(f"{task['folder']}/marian")
+    model = model.to(task['device'], getattr(torch, task['dtype'])).eval()
     sources = [padded([source + [ids['eos']] for source in batch], ids['pad'], task['device']) for batch in batches]
     settings = {'num_beams': 1} if task['search'] == 'greedy' else {'num_beams': BEAM, 'length_penalty': .6}
     @torch.inference_mode()
@@ -102,7 +88,6 @@ def marian(task, batches):
             input_ids=sources[i],
             attention_mask=(sources[i] != ids['pad']).long(),
             do_sample=False,
-            min_new_tokens=n,
             max_new_tokens=n,
             **settings,
         )
@@ -110,18 +95,35 @@ def marian(task, batches):
     return decode
 
 
-def convert(cfg, folder):
-    "Write the same Marian for CTranslate2, in float32 and in int8."
+def words(vocab): return ['</s>', '<unk>', *(f't{i}' for i in range(2, vocab - 1)), '<pad>']
+
+
+def write_marian(cfg, activation, folder):
+    "Random weights in Hugging Face's format: what everyone reads. Its bias keeps EOS away, so that no sentence ends early."
     import torch
+    from transformer_nb.tokenizer import train_tokenizer
+    torch.manual_seed(7)
+    model = random_marian(cfg, **marian_ids(cfg['vocab_size']), activation=activation)
+    with torch.no_grad(): model.final_logits_bias[0, 0] = -1e4
+    model.save_pretrained(folder)
+    pieces = train_tokenizer(['nobody reads this'], 30).model  # ids go in and come out; but a folder has such files
+    for side in ('source', 'target'): (folder/f'{side}.spm').write_bytes(pieces)
+    (folder/'vocab.json').write_text(json.dumps({word: i for i, word in enumerate(words(cfg['vocab_size']))}))
+
+
+def convert(cfg, activation, folder, ct2):
+    "Write the folder, and with `ct2` the same for CTranslate2 in float32 and in int8."
+    import torch
+    place = Path(folder)/'marian'
+    write_marian(cfg, activation, place)
+    if not ct2: return
     from ctranslate2.converters.transformers import MarianMTLoader
-    words = ['</s>', '<unk>', *(f't{i}' for i in range(2, cfg['vocab_size'] - 1)), '<pad>']
+    from transformers import MarianMTModel
     class Tokenizer:  # all that the converter asks of one
         eos_token, unk_token, pad_token = '</s>', '<unk>', '<pad>'
-        def get_vocab(self): return {word: i for i, word in enumerate(words)}
+        def get_vocab(self): return {word: i for i, word in enumerate(words(cfg['vocab_size']))}
     for quantization in (None, 'int8'):
-        torch.manual_seed(7)
-        with torch.no_grad():
-            spec = MarianMTLoader()(random_marian(cfg, **marian_ids(cfg['vocab_size'])).eval(), Tokenizer())
+        with torch.no_grad(): spec = MarianMTLoader()(MarianMTModel.from_pretrained(place).eval(), Tokenizer())
         spec.validate()
         spec.optimize(quantization=quantization)
         (Path(folder)/(quantization or 'float32')).mkdir()
@@ -137,7 +139,7 @@ def ct2(task, batches, dtype='float32', threads=None, streams=1):
     def decode(i):
         n = tokens_asked(batches[i])
         results = translator.translate_batch(
-            sources[i], max_batch_size=32, min_decoding_length=n, max_decoding_length=n, **settings
+            sources[i], max_batch_size=32, max_decoding_length=n, **settings
         )
         return [len(result.hypotheses[0]) for result in results]
     return decode
@@ -328,8 +330,9 @@ def overview(results):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     option = parser.add_argument
-    option('--preset', choices=('small', 'base', 'big'), default='small', help='size of the model (small)')
-    option('--vocab', type=int, default=10_000, help='size of the shared vocabulary (10000)')
+    option('--preset', choices=('small', 'base', 'big', 'opus-mt'), default='small',
+           help=f'size of the model (small); opus-mt: base with SiLU and {OPUS_VOCAB:,} pieces')
+    option('--vocab', type=int, help='size of the shared vocabulary (10000)')
     option('--search', nargs='+', choices=SEARCHES, default=SEARCHES, help=f'greedy, beam: of {BEAM} (both)')
     option(
         '--batch',
@@ -347,9 +350,9 @@ def arguments():
     return parser.parse_args()
 
 
-def converted(cfg, folder):
-    "Convert Marian in a process of its own."
-    process = SPAWN.Process(target=convert, args=(cfg, folder))
+def converted(*args):
+    "`convert` in a process of its own."
+    process = SPAWN.Process(target=convert, args=args)
     process.start()
     process.join()
 
@@ -376,20 +379,23 @@ def main():
     from transformer_nb.core import default_device
     from transformer_nb.transformer import preset
     args = arguments()
+    opus = args.preset == 'opus-mt'
+    size, vocab = 'base' if opus else args.preset, args.vocab or (OPUS_VOCAB if opus else 10_000)
     device, threads, cfg = (
         default_device(args.device),
         torch.get_num_threads(),
-        asdict(preset(args.preset, vocab_size=args.vocab)),
+        asdict(preset(size, vocab_size=vocab)),
     )
     only = '' if args.only is None else ('ours', *filter(None, args.only.split(',')))
     os.environ |= {'OMP_NUM_THREADS': str(threads), 'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_VERBOSITY': 'error'}
-    task = {'preset': args.preset, 'vocab': args.vocab, 'cfg': cfg, 'device': str(device), 'threads': threads,
+    task = {'preset': args.preset, 'vocab': vocab, 'cfg': cfg, 'device': str(device), 'threads': threads,
             'dtype': args.dtype or ('bfloat16' if device.type == 'cuda' else 'float32'),
             'hardware': machine(device),
             'versions': {name: version(name) for name in ('torch', 'transformers', 'ctranslate2') if find_spec(name)}}
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        if device.type == 'cpu' and 'CTranslate2' in (args.only or 'CTranslate2'): converted(cfg, folder)
+        ct2 = device.type == 'cpu' and 'CTranslate2' in (args.only or 'CTranslate2')
+        converted(cfg, 'swish' if opus else 'relu', folder, ct2)
         for search, batch in product(args.search, args.batch):
             results.append(cell({**task, 'search': search, 'batch': batch}, folder, only, args.repetitions))
             if args.json: keep(results[-1], args.json, ('hardware', 'preset', 'vocab', 'dtype', 'search', 'batch'))

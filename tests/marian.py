@@ -41,8 +41,8 @@ def table(pieces, tags=()):
     return {piece: i for i, piece in enumerate(['</s>', '<unk>', *tags, *dict.fromkeys(pieces), '<pad>'])}
 
 
-def randomised(model, generator, final_bias):
-    "Every number drawn anew, biases and gains too; sentences end after a dozen words or so."
+def randomised(model, generator, final_bias, end):
+    "Every number drawn anew, biases and gains too."
     d_model = model.config.d_model
     for name, t in model.state_dict().items():
         if 'embed_positions' in name or name == 'final_logits_bias': continue
@@ -50,12 +50,12 @@ def randomised(model, generator, final_bias):
         t.copy_(torch.randn(t.shape, generator=generator)*std + ('layer_norm.weight' in name))
     if final_bias:
         model.final_logits_bias.copy_(torch.randn(model.final_logits_bias.shape, generator=generator)*.3)
-        model.final_logits_bias[0, 0] = 1.5  # </s>
+        model.final_logits_bias[0, 0] = end  # </s>
 
 
 def make(folder, seed=0, layers=(2, 2), d_model=32, h=4, d_ff=64, activation='swish', shared=True, tied=True,
-         final_bias=True, learned=False, tags=(), separate=False, tokenizer_config=None):
-    "Write such a folder; `learned`: tables of positions, one for each side, in the place of the waves."
+         final_bias=True, end=1.5, learned=False, tags=(), separate=False, tokenizer_config=None):
+    "Write such a folder; `end`: the bias of </s>; `learned`: tables of positions, one for each side, in the place of the waves."
     folder.mkdir(parents=True)
     sides = [pieces(spm_model(side)) for side in (0, 1)]
     ids = table(sides[0] + sides[1], tags)
@@ -66,7 +66,7 @@ def make(folder, seed=0, layers=(2, 2), d_model=32, h=4, d_ff=64, activation='sw
         eos_token_id=0, forced_eos_token_id=0, share_encoder_decoder_embeddings=shared, tie_word_embeddings=tied,
         max_position_embeddings=128)
     model, generator = MarianMTModel(config), torch.Generator().manual_seed(seed)
-    with torch.no_grad(): randomised(model, generator, final_bias)
+    with torch.no_grad(): randomised(model, generator, final_bias, end)
     model.save_pretrained(folder)
     if learned: learn_positions(folder/'model.safetensors', d_model, generator)
     for side, name in enumerate(('source', 'target')): (folder/f'{name}.spm').write_bytes(spm_model(side))

@@ -137,6 +137,11 @@ def test_every_stub_of_the_blank_course_says_what_to_write(blank):
         assert said[1].split('.')[0] == id.split('.')[0]
 
 
+def test_widgets_work_before_anything_is_written(blank):
+    done = in_blank(blank, '-c', 'from transformer_nb.experiments.widgets import *\nfor name in WIDGETS: widget(name)')
+    assert done.returncode == 0, done.stderr
+
+
 def code_cells(path): return {c['id']: c for c in json.loads(path.read_text())['cells'] if c['cell_type'] == 'code'}
 
 

@@ -44,6 +44,28 @@ def test_a_long_formula_in_the_text_may_break():
     assert "<wbr>" not in math.broken(r"d_k = 64")
 
 
+@pytest.mark.parametrize("lesson, tex, roles", [
+    ("attention", r"\mathrm{softmax}(QK^\top/\sqrt{d_k})\,V", "Q: query, K: key, V: value"),
+    ("attention", r"o_i = \sum_j \alpha_{ij} v_j", "o_i: output, v_j: value"),
+    ("attention", r"\tanh(W_q^\top q_i + W_k^\top k_j)", "W_q: query, q_i: query, W_k: key, k_j: key"),
+    ("multihead", r"\mathrm{Concat}(QW_i^Q, KW_i^K)\,W^O", "Q: query, W_i^Q: query, K: key, W_i^K: key, W^O: output"),
+    ("positional_encoding", r"PE_{pos+k}, M_k, W^Q", "W^Q: query"),
+    ("embeddings", r"V \cdot d_{model}", ""),
+    ("ja", r"(V, d)", ""),
+    ("ja", r"V", "V: value"),
+])
+def test_queries_keys_values_and_outputs_have_their_colours(lesson, tex, roles):
+    done = math.coloured(tex, math.MEANT.get(lesson, ""))
+    assert ", ".join(f"{symbol}: {role}" for role, symbol in re.findall(r"\\class\{of-(\w+)}\{(.*?)}", done)) == roles
+    html = math.set_formulas(f'<body><main><span class="math inline">\\({tex}\\)</span>', lesson)
+    assert re.findall('class="of-([a-z]+)"', html) == re.findall(r": (\w+)", roles)
+
+
+def test_the_colours_are_those_of_the_site():
+    css = (ROOT / "tools/site_libs/css/identity.css").read_text()
+    assert all(f".{role} " in css for role in math.ROLES.values())
+
+
 @pytest.mark.parametrize("html, formulas", [
     ("<p>divided by √d_k;</p>", 1),
     ("<p>除以 √d_k；d_model</p>", 2),
@@ -95,6 +117,13 @@ def test_a_table_with_prose_names_its_cells():
 def test_a_table_of_numbers_stays():
     table = TABLE.replace("Queries, shape (..., n, d), one row for each", "0.5")
     assert access.readable(table) == table.replace("<th></th>", "<td></td>")
+
+
+def test_no_level_of_headings_is_left_out():
+    symbols = '<main><h1>Tasks</h1><h3 id="a">A</h3><h4>B</h4><p>h3</p></main>'
+    assert access.without_gap(symbols) == '<main><h1>Tasks</h1><h2 id="a">A</h2><h3>B</h3><p>h3</p></main>'
+    whole = "<h2>Contents</h2><main><h1>Lesson</h1><h2>One</h2><h3>A</h3></main>"
+    assert access.without_gap(whole) == whole
 
 
 # ---- a small site

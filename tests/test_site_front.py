@@ -188,6 +188,23 @@ def test_words_of_scripts_and_attributes_count(tmp_path):
     assert {"made-by-script", "one", "two", "three", "five"} <= used and "four" not in used
 
 
+LINKED = """<link rel="stylesheet" href="a.css" class="quarto-color-scheme" id="light" media="screen">
+<link rel="stylesheet" href="a.css" class="quarto-color-scheme" id="dark"><link rel="stylesheet" href="libs/b.css">
+<script src="a.js"></script><p class="used">"""
+
+
+def test_a_page_brings_the_rules_that_it_can_use(tmp_path):
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "a.css").write_text(".used { color:  red }\n.gone { color: blue } .by-script > p { x: y }")
+    (tmp_path / "libs/b.css").write_text("/* b */ p { x: z }")
+    (tmp_path / "a.js").write_text("p.className = 'by-script'")
+    (tmp_path / "page.html").write_text(LINKED)
+    slim.bring_styles(tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text()
+    assert re.findall("<style>(.*?)</style>", html) == [".used{color: red}.by-script > p{x: y}", "p{x: z}"]
+    assert "stylesheet" not in html and re.findall('id="(light|dark)"', html) == ["light", "dark"]
+
+
 PAGE = """<script src="../site_libs/bootstrap/bootstrap.bundle.min.js"></script><a data-bs-toggle="{}"></a>"""
 
 

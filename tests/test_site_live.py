@@ -5,18 +5,18 @@ import shutil
 import sys
 
 import pytest
+import torch
 from conftest import CHROMIUM, ROOT
 
-from transformer_nb.corpora import load_corpus
 from transformer_nb.translation import Translator
 
 sys.path.insert(0, str(ROOT/'tools'))
 import site_live
+from browser import page, served
 from site_axe import browsed
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason='no chromium here: the live sentence is run by a browser')
 
-BUILTIN = 'builtin', 'en', 'de', 40_000
 ODD = ['xylophone', 'Ａ  dog runs', '', 'the dog 犬 🐕🐕 runs .', '½ a dog', 'İstanbul ﬁne ①']
 
 COMPARE = """
@@ -37,11 +37,10 @@ def demo(): return Translator.from_pretrained('demo', int8=True)
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory, demo):
-    "What the live sentence needs, as the site has it, and words of a few sentences only."
+    "What the live sentence needs, as the site has it."
     place = tmp_path_factory.mktemp('live')
     shutil.copytree(ROOT/'tools/site_libs/live', place/'site_libs/live')
-    words = sorted({word for text in site_live.SENTENCES for word in text.split()})
-    site_live.write_live(place/'site_libs/live', demo, words)
+    site_live.write_live(place/'site_libs/live', demo, site_live.known_words())
     return place
 
 
@@ -57,7 +56,7 @@ def test_any_text_has_the_same_pieces(folder, demo):
 @pytest.mark.parametrize('n', [12, pytest.param(500, marks=pytest.mark.slow)])
 def test_tokens_are_those_of_the_library(n, folder, demo):
     "Greedy search and beam 4, for sentences that the model was not trained on."
-    texts = [source for source, _ in load_corpus(*BUILTIN)['test'].pairs[:n]]
+    texts = [source for source, _ in site_live.corpus()['test'].pairs[:n]]
     answers, rows = compared(folder, texts), demo.encode(texts)
     wanted = [[demo.search([row], beam, .6, 1)[0][0].ids for row in rows] for beam in (1, 4)]
     for text, row, found, *ids in zip(texts, rows, answers, *wanted, strict=True):
@@ -109,6 +108,38 @@ def test_the_live_sentence_by_keyboard(folder):
     assert seen['other'][:4] == ['das', 'Kind', 'isst', 'keinen']
 
 
+ALONE = """<!doctype html><html lang="en"><title>Live</title><link rel="stylesheet" href="live.css">
+<div id="live" data-base="site_libs/live/"></div><script type="module" src="site_libs/live/live.js"></script>"""
+SAID = 'document.querySelector("#live .live-said")?.textContent || ""'
+
+
+@pytest.fixture
+def reader(folder):
+    pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
+    (folder/'alone.html').write_text(ALONE)
+    (folder/'live.css').write_text((ROOT/'tools/site_libs/css/live.css').read_text())
+    with served(folder) as address, page(f'{address}/alone.html', width=390) as seen:
+        seen.until(SAID)
+        yield seen
+
+
+def test_a_sentence_of_ones_own_by_real_keys(reader):
+    reader.press('Tab', 'ArrowDown')
+    assert reader.run('document.querySelector("#live input").value') == site_live.SENTENCES[1]
+    reader.press('Tab', *'A dog', ' ', *'runs', 'Enter')  # Tab has marked what stood there
+    assert reader.until(f'/Translated here|Not translated/.test({SAID}) && {SAID}').startswith('Translated here, ')
+    assert reader.run('document.querySelector("#live input").value') == 'a dog runs .'
+    reader.press(*4*['Tab'], 'ArrowDown')
+    assert reader.run(SAID).startswith('“dog” was looked at to write “Hund” ')
+    reader.press('Tab', 'ArrowDown')
+    assert reader.run(SAID).startswith('To write “Hund” the model looked at “dog” ')
+
+
+def test_a_word_by_finger(reader):
+    reader.touch('document.querySelectorAll(".live-side button")[1]')
+    assert reader.run(SAID).startswith('“dog” was looked at to write “Hund” ')
+
+
 def test_a_model_that_is_missing_is_told(folder, tmp_path):
     shutil.copytree(folder/'site_libs', tmp_path/'site_libs')
     (tmp_path/'site_libs/live/model.bin').unlink()
@@ -116,8 +147,13 @@ def test_a_model_that_is_missing_is_told(folder, tmp_path):
     assert seen['own'][2] == 'Not translated: the model could not be fetched (404).'
 
 
+def test_sixteen_bits_lose_nothing(demo):
+    "The model is stored in half precision: what the browser is not given in 8 bits it has whole."
+    assert all(torch.equal(numbers.half().float(), numbers) for numbers in demo.model.float().state_dict().values())
+
+
 def test_size(folder):
     "What the first click fetches, and what stands there before."
     live = folder/'site_libs/live'
-    assert (live/'model.bin').stat().st_size <= 1_750_000 and (live/'sentences.json').stat().st_size <= 60_000
+    assert (live/'model.bin').stat().st_size <= 1_700_000 and (live/'sentences.json').stat().st_size <= 60_000
     assert sum((live/name).stat().st_size for name in ('live.js', 'transformer.js')) <= 25_000

@@ -8,6 +8,7 @@ import re
 
 import pytest
 import torch
+from browser import page
 from conftest import CHROMIUM, dom
 
 from transformer_nb.attention import masked_softmax
@@ -249,6 +250,56 @@ def test_the_rate_is_equation_3(found):
 
 @pytest.fixture(scope='module')
 def translator(): return Translator.from_pretrained('demo', 'cpu', dtype='float32')
+
+
+# By real keys, and by a finger
+
+@pytest.fixture(scope='module')
+def reader(pages, tmp_path_factory):
+    "A page as wide as a phone, and the folder with a file for each widget."
+    pytest.importorskip('websocket', reason="a browser is driven with websocket-client, which Jupyter brings")
+    folder = tmp_path_factory.mktemp('reader')
+    for name in WIDGETS: widget(name).save(folder/f'{name}.html')
+    with page(width=390) as seen: yield seen, folder
+
+
+BY_KEYS = {  # keys from the top of the page, and what is said then
+    'scores': [['Tab', 'ArrowRight', 'ArrowRight', 'Tab', 'Tab', 'Enter'], r'd_k = 256, divided by √d_k: 0 % '],
+    'masks': [['Tab', 'ArrowDown', 'Tab', 'Tab', 'ArrowDown', *2*['ArrowRight'], ' '], r'Leaks: 12, missing: 0\.'],
+    'clock': [['Tab', 'Home', 'Tab', 'End', 'ArrowLeft'], r'At position 0 .* Positions 0 and 99: distance 99'],
+    'heads': [['Tab', 'End', 'Tab', ' '], r'h = 8: each head gets 1 of .* “the” should be in every head'],
+    'warmup': [['Tab', 'ArrowRight', *2*['Tab'], 'ArrowRight'], r'The rate rises for 8000 steps to its peak 0\.000988'],
+    'beam': [[*5*['Tab'], 'Enter', 'Enter', 'Tab', ' '], r'Step 5 of 6, kept'],
+}
+BY_FINGER = {  # what is touched, and where the finger is drawn to
+    'scores': ['input', .99, r'd_k = 512, '], 'masks': ['.tnb-grid button', .5, r'Leaks: 1, missing: 0\.'],
+    'clock': ['input', .01, r'At position 0 '], 'heads': ['input', .99, r'h = 8: '],
+    'warmup': ['input', .01, r'The rate rises for 1 step'], 'beam': ['button:nth-child(2)', .5, r'Step 6 of 12, '],
+}
+SAID = 'document.querySelector(".tnb-said").textContent'
+
+
+@browser
+@pytest.mark.parametrize('name', WIDGETS)
+def test_keys_reach_and_change_a_widget(name, reader):
+    seen, folder = reader
+    seen.open((folder/f'{name}.html').as_uri())
+    keys, said = BY_KEYS[name]
+    assert not re.match(said, seen.run(SAID))
+    seen.press(*keys)
+    assert re.match(said, seen.run(SAID)), seen.run(SAID)
+    assert seen.run('getComputedStyle(document.activeElement).outlineStyle') == 'solid'  # one sees where one is
+
+
+@browser
+@pytest.mark.parametrize('name', WIDGETS)
+def test_a_finger_changes_a_widget(name, reader):
+    seen, folder = reader
+    seen.open((folder/f'{name}.html').as_uri())
+    selector, share, said = BY_FINGER[name]
+    assert not re.match(said, seen.run(SAID))
+    seen.touch(f'document.querySelector("{selector}")', share)
+    assert re.match(said, seen.run(SAID)), seen.run(SAID)
 
 
 TREES = {tree['source']: tree for tree in beam_data()['trees']}

@@ -126,7 +126,7 @@ def exported(text): return re.search(r'^#\| *export', text, re.M) is not None
 
 
 def solved(text):
-    "Tasks compare with the solutions, not with the reader's own code."
+    "Tasks compare with the solutions, not with the reader's own code; widgets show what is right before it is written."
     text = text.replace("LIBRARY = 'transformer_nb'", "LIBRARY = 'solved'")
     return re.sub(r'^(\s*from) transformer_nb\.(?!exercises)', r'\1 solved.', text, flags=re.M)
 
@@ -150,7 +150,8 @@ def main(folder):
     names = built()
     for path in sorted((folder/'nbs').glob('[01]*.ipynb')):
         rewrite(path, lambda text: emptied(text, names) if exported(text) else text)
-    for path in [folder/'nbs/22_exercises.ipynb', *(folder/'nbs/tasks').glob('*.ipynb')]: rewrite(path, solved)
+    compared = [folder/'nbs/22_exercises.ipynb', folder/'nbs/widgets.ipynb', *(folder/'nbs/tasks').glob('*.ipynb')]
+    for path in compared: rewrite(path, solved)
     subprocess.run([Path(sys.executable).with_name('nbdev-export')], cwd=folder, check=True)
     first, _ = next(iter(names.values()))
     (folder/'START.md').write_text(START.format(n=len(names), first=first), encoding='utf-8')

@@ -40,7 +40,7 @@ from site_rewrites import (
 )
 from site_math import set_formulas
 from site_search import add_search, write_index
-from site_slim import slim_page, slim_styles
+from site_slim import bring_styles, slim_page, slim_styles
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 
@@ -141,7 +141,7 @@ def finish_page(path, out, cfg, renamed, lessons):
     "Formulas, languages, keyboard and search, ticks, and 'View source' to the notebook as the repository names it."
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
     html = keep_punctuation(plain_description(mark_languages(path.read_text())))
-    html = add_search(add_access(set_formulas(html), to_root), to_root)
+    html = add_search(add_access(set_formulas(html, path.stem), to_root), to_root)
     html = add_progress(html, to_root, lesson_pages(lessons, renamed))
     html = add_reference(html, path.relative_to(out).as_posix(), to_root, cfg, renamed)
     source = f"{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/"
@@ -175,6 +175,7 @@ def render(cfg, work, renamed, lessons):
         import_module("site_live").add_live(out)  # with torch, which takes seconds to import
     add_front(cfg, out)
     slim_styles(out)
+    bring_styles(out / "index.html")
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
     checks = check_site, check_reference, check_figures

@@ -11,7 +11,7 @@ from site_rewrites import SiteError
 
 TEMML = Path(__file__).parent / "temml/temml.min.js"
 RENDER = """function render(tex, displayMode, wrap) {
-  return temml.renderToString(tex, {displayMode, wrap, throwOnError: true})
+  return temml.renderToString(tex, {displayMode, wrap, throwOnError: true, trust: true})
 }"""
 KATEX = re.compile(r'<link rel="stylesheet" href="[^"]*/katex[^"]*">|<script src="[^"]*/katex[^"]*"[^>]*></script>')
 FORMULA = re.compile(r'<span class="math (inline|display)">\\[(\[](.*?)\\[)\]]</span>', re.S)
@@ -21,12 +21,35 @@ PLAIN = re.compile(r"(√?)(?<![A-Za-z0-9_/.])d_(k|v|ff|model)(?![A-Za-z0-9_])")
 NOT_PROSE = re.compile(r"(<(pre|code|script|style|svg|math|title|textarea|option)\b.*?</\2>|<[^>]*>)", re.S)
 TOC_LINK = re.compile(r'(<a href="#([^"]+)" id="toc-[^>]*>)[^<]*(?=</a>)')
 LONG = 16  # letters of a formula in the text that may break into lines
+ROLES = {"q": "of-query", "k": "of-key", "v": "of-value", "o": "of-output"}  # classes of css/identity.css
+MEANT = {  # letters that stand for queries, keys, values and outputs on a page; elsewhere k may be a shift
+    "overview": "QKV", "attention": "QKVqkvo", "multihead": "QKV", "feed_forward": "kv", "attention_maps": "v",
+    "heads": "KVv", "ja": "QKV", "zh": "QKV", "ko": "QKV",
+}
+SYMBOL = re.compile(  # what is not coloured, then W^Q and W_i^Q, W_q, then a letter with what stands below it
+    r"\\(?:mathrm|text) *\{[^{}]*\}|\\[A-Za-z]+"
+    r"|(?P<matrix>W(?:_\{?\w\}?)?\^\{?([QKVO])\}?(?:_\{?\w\}?)?|W_([qkv]))"
+    r"|[_^](?:\{[^{}]*\}|\w)|(?P<letter>[QKV]|(?<![a-z])[qkvo](?![a-z]))(?:_(?:\{\w+\}|\w))?"
+)
 
 
-def set_formulas(html):
+def set_formulas(html, lesson=""):
     "A finished page with its formulas as MathML, also in its contents, and without smalldocs' links to KaTeX."
-    html = FORMULA.sub(lambda m: set_formula(unescape(m[2]), m[1] == "display"), KATEX.sub("", html))
-    return set_contents(set_plain(html))
+    def formula(m):
+        return set_formula(coloured(unescape(m[2]), MEANT.get(lesson, "")), m[1] == "display")
+    return set_contents(set_plain(FORMULA.sub(formula, KATEX.sub("", html))))
+
+
+def coloured(tex, letters):
+    "A formula in which queries, keys, values and outputs have their classes, if they are among these `letters`."
+    if "V" in tex and tex != "V" and not re.search(r"[QK]|\^\{?V", tex):
+        letters = letters.replace("V", "")  # the size of the vocabulary
+
+    def symbol(m):
+        name = m["letter"] or m["matrix"] and (m[2] or m[3])
+        known = name and (m["matrix"] and name.isupper() or name in letters)
+        return rf"\class{{{ROLES[name.lower()]}}}{{{m[0]}}}" if known else m[0]
+    return SYMBOL.sub(symbol, tex)
 
 
 @cache

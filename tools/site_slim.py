@@ -1,5 +1,6 @@
 """What no page uses does not travel: rules of the theme that match nothing, icons that nobody sees, and Bootstrap's
-script, of which `site_libs/toggles.js` does the two things that the pages need."""
+script, of which `site_libs/toggles.js` does the two things that the pages need. The front page brings its
+rules along."""
 import base64
 import logging
 import re
@@ -22,6 +23,8 @@ BUNDLE = re.compile(r'<script src="([^"]*)site_libs/bootstrap/bootstrap\.bundle\
 TOGGLES = {"collapse", "tab"}  # of Bootstrap's, what toggles.js knows
 FONT = re.compile(r"src:url\(\"fonts/bootstrap-icons\.[^}]*")
 CODE = re.compile(r"\\(f[0-9a-f]{3})\b")
+SHEET = re.compile(r'<link rel="stylesheet" href="([^"]+)"([^>]*)>')
+SOURCE = re.compile(r'<script\b[^>]* src="([^"]+)"')
 # Bootstrap asks an attribute for the dark theme, smalldocs sets another one before it paints
 DARK = "[data-bs-theme=dark]", ":is([data-bs-theme=dark],[data-scheme=alternate])"
 
@@ -52,14 +55,31 @@ def slim_styles(out):
 
 def used_words(out):
     "Every class and id of the pages, and every word of their scripts: these may set classes."
-    words = set()
-    for html in (path.read_text() for path in out.rglob("*.html")):
-        texts = ATTRIBUTE.findall(html) + SCRIPT.findall(html)
-        words.update(*map(WORD.findall, texts))
+    words = set().union(*(words_of(path.read_text()) for path in out.rglob("*.html")))
     for script in out.glob("site_libs/**/*.js"):
         if script.parent.name != "bootstrap":
             words.update(WORD.findall(script.read_text()))
     return words
+
+
+def words_of(html):
+    "The classes and ids of one page, and the words of the scripts that stand in it."
+    return {word for text in ATTRIBUTE.findall(html) + SCRIPT.findall(html) for word in WORD.findall(text)}
+
+
+def bring_styles(path):
+    """Put into a page the rules that it can use, in place of links to style sheets: it is drawn after one answer of the
+    server, not after two. The links of the two themes, by which scripts choose one, stay, but nothing is loaded."""
+    html, seen = path.read_text(), {}
+    used = words_of(html).union(*(WORD.findall((path.parent / file).read_text()) for file in SOURCE.findall(html)))
+
+    def rules(m):
+        kind = f'<link rel="alternate" type="text/css" href="{m[1]}"{m[2]}>' if "quarto-color-scheme" in m[2] else ""
+        if m[1] in seen:
+            return kind
+        seen[m[1]] = kept(COMMENT.sub("", (path.parent / m[1]).read_text()), used)
+        return kind + f'<style>{" ".join(seen[m[1]].split())}</style>'
+    path.write_text(SHEET.sub(rules, html))
 
 
 def blocks(css):

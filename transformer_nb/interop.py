@@ -26,6 +26,7 @@ from torch import Tensor
 from . import checkpoints
 from .checkpoints import Checkpoint, new_folder
 from .core import InputError
+from .engine.marian_nmt import is_npz, read_npz
 from .positional_encoding import sinusoids
 from .tokenizer import TwoVocabularies, Vocabulary
 from .transformer import Transformer, TransformerConfig
@@ -212,23 +213,26 @@ def _model(file, state, config, generation):
     return model.eval()
 
 # %% ../nbs/20_interop.ipynb #efa0028e
-def _vocabulary(spm_file, ids_file, config, vocab_size):
+def _vocabulary(model, ids, ids_file, config, vocab_size):
     "One side's pieces; raises `InputError` where they do not fit the model."
-    model, ids = _bytes(spm_file), _json(ids_file)
     for piece, name in (('<pad>', 'pad_token_id'), ('</s>', 'eos_token_id')):
         if ids.get(piece) == config[name]: continue
         raise InputError(f"{ids_file}: {piece} is {ids.get(piece)}, and config.json says {config[name]}; {AGAIN}")
     if '<unk>' not in ids or not all(isinstance(i, int) and 0 <= i < vocab_size for i in ids.values()):
         raise InputError(f"{ids_file}: not the table of a model with {vocab_size:,} pieces; {AGAIN}")
     try: return Vocabulary(model, ids, vocab_size)
-    except RuntimeError: raise InputError(f"{spm_file}: no SentencePiece model, or cut off; {AGAIN}") from None
+    except RuntimeError: raise InputError(f"{ids_file.parent}: its .spm file is no SentencePiece model; {AGAIN}") from None
+
+def _two(sides, config, cfg):
+    "Both sides' pieces, each of (SentencePiece model, ids, file of the ids)."
+    sizes = cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size
+    return TwoVocabularies(*(_vocabulary(*side, config, size) for side, size in zip(sides, sizes)), cfg.bos_id)
 
 def _vocabularies(folder, config, cfg):
     own = folder/'target_vocab.json'  # where each language has a table of its own
-    target = own if own.exists() else folder/'vocab.json'
-    return TwoVocabularies(
-        _vocabulary(folder/'source.spm', folder/'vocab.json', config, cfg.src_vocab_size or cfg.vocab_size),
-        _vocabulary(folder/'target.spm', target, config, cfg.vocab_size), cfg.bos_id)
+    tables = folder/'vocab.json', own if own.exists() else folder/'vocab.json'
+    models = _bytes(folder/'source.spm'), _bytes(folder/'target.spm')
+    return _two([(model, _json(file), file) for model, file in zip(models, tables)], config, cfg)
 
 # %% ../nbs/20_interop.ipynb #f6dfb11c
 def _state(folder):
@@ -249,21 +253,31 @@ def _read(file, reader):
     raise InputError(f"{file}: holds other things than numbers; {AGAIN}")
 
 def from_marian(
-    path:str|Path,     # Folder of a MarianMTModel, or its id on the Hub
+    path:str|Path,     # Folder of a MarianMTModel or of Marian NMT, or an id on the Hub
     device:str='cpu',  # torch device
     revision:str=None  # On the Hub: branch, tag or commit
 ) -> Checkpoint:       # Model and tokenizer; in `training` what the files say of languages and generation
     "Read a MarianMTModel; `InputError`, naming the file, for what is missing, broken, or of another architecture."
     folder = fetched(path, revision)
+    model, tokenizer, training = _of_marian_nmt(folder) if is_npz(folder) else _of_hugging_face(folder)
+    files = {file.name: (file.stat().st_size, file.stat().st_mtime_ns) for file in folder.iterdir() if file.is_file()}
+    return Checkpoint(model.to(device), tokenizer, training, folder, files)
+
+def _of_hugging_face(folder):
     config = _json(folder/'config.json')
     config.setdefault('decoder_start_token_id', config.get('pad_token_id'))
     _check_config(folder/'config.json', config)
     extra = [folder/f'{name}_config.json' for name in ('generation', 'tokenizer')]
     generation, about = (_json(file) if file.exists() else {} for file in extra)
-    model = _model(*_state(folder), config, generation).to(device)
+    model = _model(*_state(folder), config, generation)
     training = {'generation': generation, 'src': about.get('source_lang'), 'tgt': about.get('target_lang')}
-    files = {file.name: (file.stat().st_size, file.stat().st_mtime_ns) for file in folder.iterdir() if file.is_file()}
-    return Checkpoint(model, _vocabularies(folder, config, model.cfg), training, folder, files)
+    return model, _vocabularies(folder, config, model.cfg), training
+
+def _of_marian_nmt(folder):
+    file, config, state, sides = read_npz(folder)
+    _check_config(file, config)
+    model = _model(file, state, config, {})
+    return model, _two([(*side, folder/'vocabulary') for side in sides], config, model.cfg), {}
 
 # %% ../nbs/20_interop.ipynb #a331283a
 HUB_ID = re.compile(r'[\w-][\w.-]*/[\w.-]+')
@@ -296,8 +310,8 @@ def fetched(
 def is_marian(
     folder:Path # Any folder
 ) -> bool:
-    "Does it hold a model in Hugging Face's format? (Checkpoints of this package have no `model_type`.)"
-    return (folder/'config.json').is_file() and 'model_type' in _json(folder/'config.json')
+    "Does it hold a model of Hugging Face's or of Marian NMT's? (Checkpoints of this package have no `model_type`.)"
+    return is_npz(folder) or (folder/'config.json').is_file() and 'model_type' in _json(folder/'config.json')
 
 def read_model(
     path:str|Path,     # Checkpoint directory, run, 'demo', folder of a MarianMTModel, or id on the Hub

@@ -186,5 +186,9 @@ const start = root => {
   show(me)
 }
 
-// Every viewer of the page that has not been started is, and is marked.
-document.querySelectorAll('.tnb-attention:not([data-ready])').forEach(root => { root.dataset.ready = ''; start(root) })
+// Every viewer of the page that has not been started is, and is marked. Keys are for it alone, not for JupyterLab.
+document.querySelectorAll('.tnb-attention:not([data-ready])').forEach(root => {
+  root.dataset.ready = ''
+  root.onkeydown = e => e.stopPropagation()
+  start(root)
+})

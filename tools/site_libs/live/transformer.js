@@ -229,21 +229,22 @@ export class Tokenizer {
   decode(ids) { return ids.map(id => id === this.unk_id ? ' ⁇ ' : this.pieces[id]).join('').replaceAll('▁', ' ').replace(/^ /, '') }
 }
 
-// ---- The file: a header in JSON, then all float32 numbers, then all 8-bit ones; the whole packed with gzip
+// ---- The file: a header in JSON, then the low bytes of all 16-bit numbers, their high bytes, and all 8-bit numbers; the
+// whole packed with gzip
 
 export const unpack = async packed => {
   const plain = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer()
   const size = new DataView(plain).getUint32(0, true), header = JSON.parse(new TextDecoder().decode(new Uint8Array(plain, 4, size)))
-  const {cfg} = header, tensors = {}
-  let at = 4 + size
-  for (const [place, part, type, length] of header.tensors) {
-    const numbers = new {float32: Float32Array, int8: Int8Array, uint8: Uint8Array}[type](plain, at, length)
-    tensors[place] = {...tensors[place], [part]: numbers}
-    at += numbers.byteLength
+  const count = header.tensors.reduce((sum, [, , bits, length]) => sum + (bits === 16 && length), 0)
+  const [low, high] = [0, 1].map(plane => new Uint8Array(plain, 4 + size + plane*count, count))
+  const numbers = {16: Float32Array.from(low, (byte, i) => half(byte, high[i])), 8: new Int8Array(plain, 4 + size + 2*count)}
+  const at = {16: 0, 8: 0}, tensors = {}
+  for (const [place, part, bits, length] of header.tensors) {
+    tensors[place] = {...tensors[place], [part]: numbers[bits].subarray(at[bits], at[bits] += length)}
   }
   for (const tensor of Object.values(tensors)) if (tensor.W) tensor.scale = tensor.largest.map(v => v/127)
-  tensors.embedding = embedding(tensors.embedding, cfg.d_model)
-  return {model: new Transformer({cfg, tensors}), tokenizer: new Tokenizer(header), words: new Set(header.words)}
+  tensors.embedding = embedding(tensors.embedding, header.cfg.d_model)
+  return {model: new Transformer({cfg: header.cfg, tensors}), tokenizer: new Tokenizer(header), words: new Set(header.words)}
 }
 
 // A number of 16 bits from its two bytes: sign, 5 bits of exponent, 10 of fraction.
@@ -254,8 +255,7 @@ const half = (low, high) => {
 }
 
 // The embedding looks words up with all its bits, and scores them with 8, as the package does.
-const embedding = ({low, high}, d_model) => {
-  const exact = Float32Array.from(low, (byte, i) => half(byte, high[i]))
+const embedding = ({exact}, d_model) => {
   const rows = Array.from({length: exact.length/d_model}, (_, row) => exact.subarray(row*d_model, (row + 1)*d_model))
   const scale = Float32Array.from(rows, row => largest(row)/127)
   const W = Int8Array.from(exact, (v, i) => rounded(Math.fround(v*Math.fround(1/scale[Math.floor(i/d_model)]))))

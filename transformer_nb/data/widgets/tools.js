@@ -11,6 +11,8 @@ const sum = numbers => numbers.reduce((a, b) => a + b, 0)
 // A widget is `me`: the place of its controls and of its pictures, what is chosen (`at`), `say` for words, `show` draws.
 const begin = (name, build) => document.querySelectorAll(`[data-widget=${name}]:not([data-ready])`).forEach(root => {
   root.dataset.ready = ''
+  // Keys are for the widget alone, not for JupyterLab.
+  root.onkeydown = e => e.stopPropagation()
   root.replaceChildren()
   const [bar, body] = ['tnb-bar', 'tnb-body'].map(c => add(root, 'div', {class: c}))
   const said = add(root, 'p', {class: 'tnb-said', 'aria-live': 'polite'})

@@ -1,0 +1,72 @@
+"""Widgets and the viewer where readers run them: JupyterLab in a browser runs a notebook, and gives clicks and keys on
+to what it shows."""
+import subprocess
+import sys
+
+import pytest
+from browser import page
+from conftest import CHROMIUM, ROOT
+
+sys.path.insert(0, str(ROOT/'tools'))
+from notebooks import made, written
+
+pytest.importorskip('jupyterlab')
+pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason='no Chromium')]
+
+CELLS = ["from transformer_nb.experiments.widgets import widget\nwidget('scores')",
+         "from transformer_nb import Translator\nTranslator.from_pretrained('demo').show('a dog runs .')"]
+NOTEBOOK = "[...jupyterapp.shell.widgets('main')][0]"
+
+
+def cell(number, source):
+    return dict(cell_type='code', id=f'cell{number}', metadata={}, source=source, outputs=[], execution_count=None)
+
+
+@pytest.fixture(scope='module')
+def lab(tmp_path_factory):
+    "The address of a notebook in a server of its own, which keeps its settings in a folder for this test."
+    folder = tmp_path_factory.mktemp('lab')
+    (folder/'look.ipynb').write_text(written(made([cell(i, source) for i, source in enumerate(CELLS)])))
+    own = [f'JUPYTER_{name}_DIR={folder/name}' for name in ('CONFIG', 'RUNTIME', 'DATA')]
+    options = ['--no-browser', '--port=0', '--allow-root', '--IdentityProvider.token=',
+               f'--ServerApp.root_dir={folder}', '--LabApp.expose_app_in_browser=True',
+               f'--LabApp.workspaces_dir={folder/"workspaces"}',
+               f'--LabApp.user_settings_dir={folder/"settings"}']
+    command = ['env', *own, f'PYTHONPATH={ROOT}', sys.executable, '-m', 'jupyterlab', *options]
+    server = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    try: yield next(line.split()[-1] for line in server.stderr if '/lab' in line and 'http://localhost' in line)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture(scope='module')
+def seen(lab):
+    "The notebook, whose cells have run."
+    with page(width=1200, height=1600) as seen:
+        seen.tell('Page.navigate', url=lab.replace('/lab', '/lab/tree/look.ipynb'))
+        seen.until("window.jupyterapp && document.querySelectorAll('.jp-Notebook .jp-Cell').length === 2", 120)
+        seen.until(f"{NOTEBOOK}.sessionContext.session?.kernel?.status === 'idle'", 120)
+        seen.run("void jupyterapp.commands.execute('notebook:run-all-cells')")
+        seen.until(f"{NOTEBOOK}.content.widgets.every(cell => cell.model.outputs?.length)", 120)
+        seen.until("document.querySelectorAll('.tnb-widget[data-ready], .tnb-attention[data-ready]').length === 2")
+        yield seen
+
+
+def test_a_slider_follows_pointer_and_keys(seen):
+    slider = "document.querySelector('.tnb-widget input')"
+    seen.click(slider, .99)
+    assert seen.run(f'{slider}.value') == '9'
+    seen.press('ArrowLeft', 'ArrowDown')
+    assert seen.run(f'{slider}.value') == '7' and seen.run(f'document.activeElement === {slider}')
+    assert seen.run("document.querySelector('.tnb-said').textContent").startswith('d_k = 128, ')
+
+
+def test_the_viewer_follows_pointer_and_keys(seen):
+    status, words = "document.querySelector('.tnb-status').textContent", "document.querySelectorAll('.tnb-side button')"
+    seen.click(f'{words}[0]')
+    first = seen.run(status)
+    seen.press('ArrowDown')
+    assert first.startswith('To predict ') and seen.run(status) not in ('', first)
+    assert seen.run(f'document.activeElement === {words}[1]')
