@@ -21,6 +21,7 @@ FLOORS = [  # from the ground up: a module imports from its own floor and from t
     {'engine.marian_nmt'},
     {'interop'},
     {'engine.packing', 'engine.costs', 'engine.distributed', 'engine.products', 'engine.inference', 'engine.runs'},
+    {'serving'},
     {'training', 'decoding', 'translation'},
     {'parsing', 'attention_maps'},
     {'experiments.why_self_attention', 'experiments.baselines', 'experiments.table2', 'experiments.variations',
