@@ -91,7 +91,8 @@ def test_searches_find_the_same(both, n, request):
         greedy, beam = written(theirs, row, num_beams=1), written(theirs, row, num_beams=4, length_penalty=0.)
         ended += len(beam) < len(row) + 10
         assert beam_search(t.ready, src, 1, 0., extra=10)[0][0].ids == greedy
-        assert beam_search(t.ready, src, 4, 0., extra=10, keep_greedy=False)[0][0].ids == beam
+        # what the limit cuts off ranks behind all that ended in our list, and by its score in theirs
+        assert max(beam_search(t.ready, src, 4, 0., 4, extra=10, keep_greedy=False)[0]).ids == beam
     assert n < 200 or ended or kind not in ENDING
 
 
