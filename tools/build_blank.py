@@ -148,8 +148,9 @@ def main(folder):
     copy(folder)
     for path in (folder/'nbs').rglob('*.ipynb'): without_pictures(path)
     names = built()
-    for path in sorted((folder/'nbs').glob('[01]*.ipynb')):
-        rewrite(path, lambda text: emptied(text, names) if exported(text) else text)
+    for notebook in dict.fromkeys(notebook for notebook, _ in names.values()):
+        own = {name: place for name, place in names.items() if place[0] == notebook}  # others may use a name, too
+        rewrite(folder/'nbs'/notebook, lambda text: emptied(text, own) if exported(text) else text)
     compared = [folder/'nbs/22_exercises.ipynb', folder/'nbs/widgets.ipynb', *(folder/'nbs/tasks').glob('*.ipynb')]
     for path in compared: rewrite(path, solved)
     subprocess.run([Path(sys.executable).with_name('nbdev-export')], cwd=folder, check=True)
