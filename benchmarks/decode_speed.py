@@ -99,7 +99,7 @@ def words(vocab): return ['</s>', '<unk>', *(f't{i}' for i in range(2, vocab - 1
 
 
 def write_marian(cfg, activation, folder):
-    "Random weights in Hugging Face's format: what everyone reads. Its bias keeps EOS away, so that no sentence ends early."
+    "Random weights in Hugging Face's format, which everyone reads; its bias keeps EOS away: no sentence ends early."
     import torch
     from transformer_nb.tokenizer import train_tokenizer
     torch.manual_seed(7)

@@ -18,10 +18,9 @@ FLOORS = [  # from the ground up: a module imports from its own floor and from t
     {'attention', 'multihead', 'feed_forward', 'embeddings', 'positional_encoding', 'transformer'},     # §3: the model
     {'english_german.agreement', 'english_german.clauses', 'english_german.constructions', 'english_german.grammar'},
     {'corpora', 'tokenizer', 'batching', 'optimizer', 'regularization', 'checkpoints', 'evaluation'},
-    {'engine.marian_nmt'},
-    {'interop'},
     {'engine.packing', 'engine.costs', 'engine.distributed', 'engine.products', 'engine.inference', 'engine.runs'},
-    {'serving'},
+    {'serving', 'engine.marian_nmt'},
+    {'interop'},
     {'training', 'decoding', 'translation'},
     {'parsing', 'attention_maps'},
     {'experiments.why_self_attention', 'experiments.baselines', 'experiments.table2', 'experiments.variations',

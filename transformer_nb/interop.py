@@ -6,8 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/interop.html.md"""
 
 # %% auto #0
 __all__ = ['AGAIN', 'ACTIVATIONS', 'NAMES', 'READ', 'TABLES', 'ATTENTION', 'ELSEWHERE', 'TIES', 'NEVER', 'TARGET', 'HUB_ID',
-           'HUB_FILES', 'paper_order', 'reordered', 'layer_names', 'MissingWeight', 'with_start', 'fetched',
-           'from_marian', 'is_marian', 'read_model', 'to_marian']
+           'HUB_FILES', 'MARIAN_FILES', 'paper_order', 'reordered', 'layer_names', 'MissingWeight', 'with_start',
+           'fetched', 'from_marian', 'is_marian', 'read_model', 'to_marian']
 
 # %% ../nbs/20_interop.ipynb #cd57ca0d
 import io
@@ -24,9 +24,11 @@ from safetensors.torch import load as tensors_from, save_file
 from torch import Tensor
 
 from . import checkpoints
-from .checkpoints import Checkpoint, new_folder
+from .checkpoints import Checkpoint
 from .core import InputError
+from .engine.marian_nmt import is_npz, read_npz
 from .positional_encoding import sinusoids
+from .serving import new_export, push_to_hub, to_ctranslate2, to_onnx  # noqa: F401  other ways out
 from .tokenizer import TwoVocabularies, Vocabulary
 from .transformer import Transformer, TransformerConfig
 
@@ -234,23 +236,27 @@ def _model(file, state, config, generation):
     return model.eval()
 
 # %% ../nbs/20_interop.ipynb #efa0028e
-def _vocabulary(spm_file, ids_file, config, vocab_size):
+def _vocabulary(model, ids, ids_file, config, vocab_size):
     "One side's pieces; raises `InputError` where they do not fit the model."
-    model, ids = _bytes(spm_file), _json(ids_file)
     for piece, name in (('<pad>', 'pad_token_id'), ('</s>', 'eos_token_id')):
         if ids.get(piece) == config[name]: continue
         raise InputError(f"{ids_file}: {piece} is {ids.get(piece)}, and config.json says {config[name]}; {AGAIN}")
     if '<unk>' not in ids or not all(isinstance(i, int) and 0 <= i < vocab_size for i in ids.values()):
         raise InputError(f"{ids_file}: not the table of a model with {vocab_size:,} pieces; {AGAIN}")
     try: return Vocabulary(model, ids, vocab_size)
-    except RuntimeError: raise InputError(f"{spm_file}: no SentencePiece model, or cut off; {AGAIN}") from None
+    except RuntimeError:
+        raise InputError(f"{ids_file.parent}: its .spm file is no SentencePiece model, or cut off; {AGAIN}") from None
+
+def _two(sides, config, cfg):
+    "Both sides' pieces, each of (SentencePiece model, ids, file of the ids)."
+    sizes = cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size
+    return TwoVocabularies(*(_vocabulary(*side, config, size) for side, size in zip(sides, sizes)), cfg.bos_id)
 
 def _vocabularies(folder, config, cfg):
     own = folder/'target_vocab.json'  # where each language has a table of its own
-    target = own if own.exists() else folder/'vocab.json'
-    return TwoVocabularies(
-        _vocabulary(folder/'source.spm', folder/'vocab.json', config, cfg.src_vocab_size or cfg.vocab_size),
-        _vocabulary(folder/'target.spm', target, config, cfg.vocab_size), cfg.bos_id)
+    tables = folder/'vocab.json', own if own.exists() else folder/'vocab.json'
+    models = _bytes(folder/'source.spm'), _bytes(folder/'target.spm')
+    return _two([(model, _json(file), file) for model, file in zip(models, tables)], config, cfg)
 
 def _table(side):
     "The id of each piece: the way back."
@@ -286,27 +292,37 @@ def fetched(
 
 # %% ../nbs/20_interop.ipynb #629df671
 def from_marian(
-    path:str|Path,     # Folder of a MarianMTModel, or its id on the Hub
+    path:str|Path,     # Folder of a MarianMTModel or of Marian NMT, or an id on the Hub
     device:str='cpu',  # torch device
     revision:str=None  # On the Hub: branch, tag or commit
 ) -> Checkpoint:       # Model and tokenizer; in `training` what the files say of languages and generation
     "Read a MarianMTModel; `InputError`, naming the file, for what is missing, broken, or of another architecture."
     folder = fetched(path, revision)
+    model, tokenizer, training = _of_marian_nmt(folder) if is_npz(folder) else _of_hugging_face(folder)
+    files = {file.name: (file.stat().st_size, file.stat().st_mtime_ns) for file in folder.iterdir() if file.is_file()}
+    return Checkpoint(model.to(device), tokenizer, training, folder, files)
+
+def _of_hugging_face(folder):
     config = _json(folder/'config.json')
     config.setdefault('decoder_start_token_id', config.get('pad_token_id'))
     _check_config(folder/'config.json', config)
     extra = [folder/f'{name}_config.json' for name in ('generation', 'tokenizer')]
     generation, about = (_json(file) if file.exists() else {} for file in extra)
-    model = _model(*_state(folder), config, generation).to(device)
+    model = _model(*_state(folder), config, generation)
     training = {'generation': generation, 'src': about.get('source_lang'), 'tgt': about.get('target_lang')}
-    files = {file.name: (file.stat().st_size, file.stat().st_mtime_ns) for file in folder.iterdir() if file.is_file()}
-    return Checkpoint(model, _vocabularies(folder, config, model.cfg), training, folder, files)
+    return model, _vocabularies(folder, config, model.cfg), training
+
+def _of_marian_nmt(folder):
+    file, config, state, sides = read_npz(folder)  # in Hugging Face's words
+    _check_config(file, config)
+    model = _model(file, state, config, {})
+    return model, _two([(*side, folder/'vocabulary') for side in sides], config, model.cfg), {}
 
 def is_marian(
     folder:Path # Any folder
 ) -> bool:
-    "Does it hold a model in Hugging Face's format? (Checkpoints of this package have no `model_type`.)"
-    return (folder/'config.json').is_file() and 'model_type' in _json(folder/'config.json')
+    "Does it hold a model of Hugging Face's or of Marian NMT's? (Checkpoints of this package have no `model_type`.)"
+    return is_npz(folder) or (folder/'config.json').is_file() and 'model_type' in _json(folder/'config.json')
 
 def read_model(
     path:str|Path,     # Checkpoint directory, run, 'demo', folder of a MarianMTModel, or id on the Hub
@@ -370,9 +386,12 @@ def _about(found, separate):
         'separate_vocabs': separate, 'unk_token': '<unk>', 'eos_token': '</s>', 'pad_token': '<pad>',
         'model_max_length': found.model.cfg.max_len}
 
+MARIAN_FILES = ('config.json', 'generation_config.json', 'tokenizer_config.json', 'model.safetensors', 'vocab.json',
+    'target_vocab.json', 'source.spm', 'target.spm')
+
 def to_marian(
     found,         # What has a .model and a .tokenizer: a Checkpoint or a Translator
-    path:str|Path  # Folder to write; nothing may lie there
+    path:str|Path  # Folder to write; an older export there is replaced
 ):
     "Write a folder for `MarianMTModel.from_pretrained`; `InputError` for what Marian's models cannot be."
     model, tokenizer, cfg = found.model, found.tokenizer, found.model.cfg
@@ -384,7 +403,7 @@ def to_marian(
     tables = {'config': _their_config(cfg, start, V), 'generation_config': _generation(cfg, start),
         'tokenizer_config': _about(found, source != target), 'vocab': source}
     if source != target: tables['target_vocab'] = target
-    with new_folder(path, (), 'empty folder') as folder:
+    with new_export(path, MARIAN_FILES, 'Marian export') as folder:
         save_file(_their_weights(weights, cfg, V), folder/'model.safetensors', {'format': 'pt'})
         for name, table in tables.items():
             text = json.dumps(table, indent=1, ensure_ascii=False)

@@ -242,7 +242,11 @@ class TwoVocabularies:
 
     def __reduce__(self): return read_tokenizer, (self.model,)
 
-    save = Tokenizer.save
+    def save(self,
+        path:str|Path # File to write
+    ):
+        "Write both vocabularies into one file."
+        Path(path).write_bytes(self.model)
 
 def read_tokenizer(
     data:bytes # What `save` has written

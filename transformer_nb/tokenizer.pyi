@@ -115,7 +115,6 @@ class Vocabulary:
 class TwoVocabularies:
     """A tokenizer with a vocabulary for each language; `save` writes both into one file."""
 
-    save = Tokenizer.save
     source: Vocabulary
     target: Vocabulary
     bos_id: int
@@ -133,6 +132,8 @@ class TwoVocabularies:
         """Both vocabularies as one text."""
 
     def __reduce__(self): ...
+    def save(self, path: str | Path) -> None:
+        """Write both vocabularies into one file."""
 
 def read_tokenizer(data: bytes):
     """A tokenizer of either kind; raises `RuntimeError`, `ValueError` or `KeyError` where it is broken."""
