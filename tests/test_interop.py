@@ -13,8 +13,10 @@ from transformer_nb import Translator
 from transformer_nb.batching import pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import beam_search
-from transformer_nb.corpora import Split
-from transformer_nb.interop import from_marian, read_model, to_marian
+from transformer_nb.evaluation import score
+from transformer_nb.corpora import Split, load_corpus
+from transformer_nb.interop import from_marian, read_model, to_ctranslate2, to_marian, to_onnx
+from transformer_nb.serving import OnnxModel
 from transformer_nb.tokenizer import TwoVocabularies, train_tokenizer
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, TransformerConfig
@@ -74,9 +76,9 @@ def test_logits_are_theirs(both):
     assert largest_difference(theirs, found.model, torch.float32, rows, targets) < 1e-5
 
 
-def written(theirs, row, **settings):
-    "What their `generate` writes for one row of ids."
-    out = theirs.generate(torch.tensor([row]), max_new_tokens=len(row) + 10, forced_eos_token_id=None,
+def written(theirs, row, cut=10, **settings):
+    "What their `generate` writes for one row of ids, at most `cut` tokens more than the row has."
+    out = theirs.generate(torch.tensor([row]), max_new_tokens=len(row) + cut, forced_eos_token_id=None,
         do_sample=False, **settings)
     return [i for i in out[0, 1:].tolist() if i != theirs.config.eos_token_id]
 
@@ -443,3 +445,42 @@ def test_a_broken_npz_is_named(folder, tmp_path):
     assert not (tmp_path/'it_ran').exists()
     (place/'model.npz').unlink()
     with pytest.raises(InputError, match='model.npz: missing'): read_model(place)
+
+
+@pytest.mark.slow
+def test_a_trained_model_says_the_same_everywhere(tmp_path):
+    "A post-norm model of ours, trained for some minutes: 500 sentences by Hugging Face, CTranslate2 and ONNX Runtime."
+    ctranslate2, _ = pytest.importorskip('ctranslate2'), pytest.importorskip('onnxruntime')
+    corpus = load_corpus('builtin', 'en', 'de', 4000)
+    tokenizer = train_tokenizer((side for pair in corpus['train'] for side in pair), 1000)
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(1000, 2, 96, 256, 4, dropout=0.))
+    Trainer(model, tokenizer=tokenizer, train=corpus['train'], out=tmp_path/'run', cfg=TrainingConfig(
+        steps=700, warmup=200, batch_tokens=2000, lr_factor=.7, every=1000)).fit()
+    t = Translator(model, tokenizer, {'src': 'en', 'tgt': 'de'})
+    sources, references = zip(*corpus['test'].pairs[:500])
+    rows = t.encode(sources)
+    greedy = lambda t: [t.search([row], 1, 0., 1)[0][0].ids for row in rows]
+    ours = greedy(t)
+    to_marian(t, tmp_path/'hf')
+    theirs, asked = MarianMTModel.from_pretrained(tmp_path/'hf').eval(), MarianTokenizer.from_pretrained(tmp_path/'hf')
+    assert asked(list(sources)).input_ids == rows
+    assert [written(theirs, row, num_beams=1, cut=50) for row in rows] == ours
+    beams = [max(beam_search(t.ready, torch.tensor([row]), 4, 0., 4, keep_greedy=False)[0]).ids for row in rows]
+    assert [written(theirs, row, num_beams=4, length_penalty=0., cut=50) for row in rows] == beams
+    to_onnx(t, tmp_path/'onnx')
+    assert OnnxModel(tmp_path/'onnx').greedy(rows) == ours
+    tokens = [tokenizer.pieces(row[:-1]) for row in rows]
+    for quantization in (None, 'int8'):
+        to_ctranslate2(t, tmp_path/f'ct2-{quantization}', quantization)
+        other = ctranslate2.Translator(str(tmp_path/f'ct2-{quantization}'), intra_threads=1)
+        found = other.translate_batch(tokens, beam_size=1, min_decoding_length=0, max_decoding_length=60)
+        ids = [tokenizer.ids_of(result.hypotheses[0]) for result in found]
+        if quantization is None: assert ids == ours
+        else: print('int8, BLEU: CTranslate2', bleu(tokenizer, ids, references), 'ours',
+                    bleu(tokenizer, greedy(Translator(model, tokenizer, int8=True)), references),
+                    'float32', bleu(tokenizer, ours, references))
+
+
+def bleu(tokenizer, ids, references):
+    return score(tokenizer.decode(ids), list(references))['BLEU']['score']
