@@ -149,7 +149,7 @@ def read_manifest(
     raise InputError(f"{folder}: shards of format {manifest.get('format')}, and this version reads {FORMAT}; "
         "prepare again into another directory")
 
-# %% ../../nbs/engine/07_shards.ipynb #35b66d04
+# %% ../../nbs/engine/07_shards.ipynb #e68b5c25
 @contextmanager
 def _alone(folder):
     "In this block the directory is ours; `InputError` for what is in the way, or cannot be written."
@@ -165,9 +165,6 @@ def _alone(folder):
     except OSError as e:
         raise InputError(f"{folder}: cannot be written ({e.strerror}); make room, and give the same command again: "
             "it goes on, and loses nothing that is done") from None
-    except BrokenProcessPool:
-        raise InputError(f"{folder}: a process was ended from outside (is the memory full?); give the same command "
-            "again, with fewer --workers: it goes on") from None
 
 @contextmanager
 def _locked(folder):
@@ -180,7 +177,7 @@ def _locked(folder):
     finally:
         if fcntl: os.close(lock)
 
-# %% ../../nbs/engine/07_shards.ipynb #ff39e940
+# %% ../../nbs/engine/07_shards.ipynb #221badb9
 def _begin_worker():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -209,6 +206,9 @@ def in_order(
             running.append(pool.submit(function, *args) if workers > 1 else _now(function, *args))
             if len(running) > workers: yield running.popleft().result()
         while running: yield running.popleft().result()
+    except BrokenProcessPool:
+        raise InputError("a process was ended from outside (is the memory full?); give the same command again, "
+            "with fewer workers (--workers)") from None
     finally:
         if workers > 1: pool.shutdown(cancel_futures=True)
 
