@@ -8,17 +8,16 @@ Docs: https://transformer-nb.github.io/transformer_nb/engine/shards.html.md"""
 __all__ = ['PER_SHARD', 'FORMAT', 'MANIFEST', 'JOURNAL', 'VOCABULARY', 'write_whole', 'fault_of', 'write_shard', 'read_shard',
            'reservoir', 'read_manifest', 'in_order', 'cores_for', 'prepare', 'Shards', 'load_shards', 'load_data']
 
-# %% ../../nbs/engine/07_shards.ipynb #10bfe5e7
+# %% ../../nbs/engine/07_shards.ipynb #6990747b
 import hashlib
 import json
 import os
 import signal
 from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
-from itertools import islice
+from itertools import islice, starmap
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from random import Random
@@ -177,7 +176,7 @@ def _locked(folder):
     finally:
         if fcntl: os.close(lock)
 
-# %% ../../nbs/engine/07_shards.ipynb #221badb9
+# %% ../../nbs/engine/07_shards.ipynb #d6b5b268
 def _begin_worker():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -186,31 +185,25 @@ def _end_with_parent():
     parent_process().join()
     os._exit(1)
 
-def _now(function, *args):
-    "A task that is done at once, in this process."
-    done = Future()
-    done.set_result(function(*args))
-    return done
-
 def in_order(
     function,   # What each task does; a function of a module
     tasks,      # A stream of tuples, its arguments
     workers:int # Processes; 1: this one
 ):              # Yields the results in the order of the tasks
     "Spread tasks over processes, a few at a time; the first error ends it."
-    if workers > 1:
-        pool = ProcessPoolExecutor(workers, get_context('spawn'), _begin_worker)
-    running = deque()
+    if workers == 1:
+        yield from starmap(function, tasks)
+        return
+    running, pool = deque(), ProcessPoolExecutor(workers, get_context('spawn'), _begin_worker)
     try:
         for args in tasks:
-            running.append(pool.submit(function, *args) if workers > 1 else _now(function, *args))
+            running.append(pool.submit(function, *args))
             if len(running) > workers: yield running.popleft().result()
         while running: yield running.popleft().result()
     except BrokenProcessPool:
         raise InputError("a process was ended from outside (is the memory full?); give the same command again, "
             "with fewer workers (--workers)") from None
-    finally:
-        if workers > 1: pool.shutdown(cancel_futures=True)
+    finally: pool.shutdown(cancel_futures=True)
 
 def cores_for(
     files # What is to be read
