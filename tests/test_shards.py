@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,10 +86,32 @@ def test_every_pair_comes_once_an_epoch_and_ranks_share_a_step(whole):
 
 
 def test_ids_are_mapped_not_read(whole):
-    for part in Shards(whole).parts:
-        base = part.ids
-        while getattr(base, 'base', None) is not None and not isinstance(base, np.memmap): base = base.base
-        assert isinstance(base, np.memmap) and part.ids.dtype == np.uint16
+    shards = Shards(whole)
+    for part, pages in zip(shards.parts, shards.pages, strict=True):
+        assert part.ids.dtype == np.uint16 and np.shares_memory(part.ids, np.frombuffer(pages, np.uint8))
+
+
+@pytest.mark.skipif(not Path('/proc/self/smaps').exists(), reason='Linux says which pages are in use')
+def test_pages_that_were_touched_are_given_back(tmp_path):
+    class One:
+        vocab_size = 100
+        def encode(self, texts): return [[7]*500 for _ in texts]
+    shards, n = Shards.__new__(Shards), 8192
+    sh.write_shard(tmp_path/'large', One(), [('a', 'b')]*n, 1000)
+    shards.pages, shards.looked_up, shards.firsts = [sh.map_file(tmp_path/'large')], 0, np.array([0, n])
+    shards.parts = [sh.read_shard(shards.pages[0], n, 'uint16')]
+    in_use = []
+    for i in range(n):
+        shards[i][0].sum()
+        if i % 128 == 126: in_use.append(mapped(tmp_path/'large'))
+    assert 0 < max(in_use) < 16_400/2  # kilobytes of all pages
+
+
+def mapped(file):
+    "Kilobytes of a mapped file that count as memory of this process."
+    lines = Path('/proc/self/smaps').read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if line.endswith(str(file)))
+    return next(int(line.split()[1]) for line in lines[start:] if line.startswith('Rss:'))
 
 
 @pytest.mark.parametrize('n_ids, dtype', [(2**16, np.uint16), (2**16 + 1, np.uint32)])
@@ -97,7 +120,7 @@ def test_large_vocabularies_take_four_bytes(tmp_path, n_ids, dtype):
         vocab_size = n_ids
         def encode(self, texts): return [[n_ids - 1]*len(text) for text in texts]
     entry = sh.write_shard(tmp_path/'s', Long(), [('aa', 'b'), ('c', 'dddd')], 100)
-    read = sh.read_shard(tmp_path/'s', entry['pairs'], np.dtype(dtype).name)
+    read = sh.read_shard(sh.map_file(tmp_path/'s'), entry['pairs'], np.dtype(dtype).name)
     assert [[ids.tolist() for ids in pair] for pair in read] == [
         [[n_ids - 1]*n for n in pair] for pair in ((2, 1), (1, 4))]
     assert entry['bytes'] == 4*5 + 8*np.dtype(dtype).itemsize
