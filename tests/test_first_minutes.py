@@ -23,7 +23,8 @@ from transformer_nb.transformer import Transformer, preset
 from transformer_nb.translation import Translator
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ('tnb-train', 'tnb-translate', 'tnb-eval', 'tnb-average', 'tnb-parse', 'tnb-demo', 'tnb-progress')
+COMMANDS = ('tnb-train', 'tnb-translate', 'tnb-eval', 'tnb-average', 'tnb-parse', 'tnb-demo', 'tnb-progress',
+    'tnb-data')
 
 
 def blocks(kind):

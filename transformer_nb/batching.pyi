@@ -4,7 +4,18 @@ from dataclasses import dataclass
 from torch import Tensor
 from typing import Any
 
-__all__ = ["pad", "Batch", "make_batch", "encode_pairs", "by_length", "Batches", "Step", "prefetch"]
+__all__ = [
+    "pad",
+    "Batch",
+    "make_batch",
+    "IdPairs",
+    "id_pairs",
+    "encode_pairs",
+    "by_length",
+    "Batches",
+    "Step",
+    "prefetch",
+]
 
 def pad(rows: list, device=None, pad_id: int = ...) -> Tensor:
     """Rows of different lengths as one tensor; no rows make an empty one."""
@@ -33,7 +44,22 @@ def make_batch(pairs: list, special=...) -> Batch:
     """Pad sentence pairs; the target comes shifted right and unshifted (§3.1). Raises `InputError` for no
     pairs."""
 
-def encode_pairs(tokenizer, split, max_len: int) -> list:
+class IdPairs:
+    """Sentence pairs as ids, in one long row: source, target, source, target …"""
+
+    ids: Any
+    bounds: Any
+
+    def __init__(self, ids, bounds) -> None: ...
+    def __len__(self): ...
+    def __getitem__(self, i): ...
+    @property
+    def lengths(self): ...
+
+def id_pairs(rows: list, n_ids: int = ...) -> IdPairs:
+    """Rows of ids, joined; two bytes an id where the vocabulary allows it, else four."""
+
+def encode_pairs(tokenizer, split, max_len: int) -> IdPairs:
     """Sentence pairs as ids; raises `InputError` naming the line of a sentence that is longer than the
     model."""
 
@@ -50,14 +76,14 @@ class Batches:
     rank: int
     world: int
     special: Any
-    pairs: list
+    pairs: Any
     lengths: Any
     n_targets: Any
     n_batches: int
 
     def __init__(
         self,
-        pairs: list,
+        pairs,
         batch_tokens: int = 4096,
         seed: int = 0,
         per_step: int = 1,

@@ -6,13 +6,14 @@ Docs: https://transformer-nb.github.io/transformer_nb/cli.html.md"""
 
 # %% auto #0
 __all__ = ['train_command', 'translate_command', 'evaluate_command', 'average_command', 'export_command', 'parse_command',
-           'demo_command', 'progress_command', 'train', 'translate', 'evaluate', 'average', 'export', 'parse', 'demo',
-           'progress']
+           'demo_command', 'progress_command', 'data_command', 'train', 'translate', 'evaluate', 'average', 'parse',
+           'demo', 'progress', 'export', 'clean', 'check_data', 'prepare']
 
 # %% ../nbs/21_cli.ipynb #1cee8a25
 import os
 import sys
 import warnings
+from argparse import ArgumentParser
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -28,6 +29,7 @@ from tqdm import tqdm
 from . import __version__, checkpoints
 from .core import InputError, profile, seeded
 from .corpora import Split, decode_line, load_corpus
+from .engine import cleaning, shards
 from .engine.distributed import World
 from .engine.runs import NotFinite, refuse_used
 from .evaluation import score
@@ -60,7 +62,6 @@ def _command(
             sys.exit(128 + 13)  # SIGPIPE
     return run
 
-# %% ../nbs/21_cli.ipynb #29f8451c
 def _options(function, name, pos):
     "What was typed; argparse's other options are left out."
     parser = anno_parser(function, name, pos=pos)
@@ -70,10 +71,15 @@ def _options(function, name, pos):
     return {option: getattr(given, option) for option in signature(function).parameters}
 
 # %% ../nbs/21_cli.ipynb #066cd35a
-def _new(split, cfg, vocab_size, world, seed):
+def _new(pairs, cfg, vocab_size, world, seed):
     "A new run's tokenizer, learned once however many processes there are, and its model."
-    sentences = (side for pair in split.pairs for side in pair)
-    tokenizer = world.from_first(lambda: train_tokenizer(sentences, vocab_size))
+    if isinstance(pairs, shards.Shards): tokenizer = pairs.tokenizer
+    else:
+        sentences = (side for pair in pairs for side in pair)
+        tokenizer = world.from_first(lambda: train_tokenizer(sentences, vocab_size))
+    if vocab_size not in (None, tokenizer.vocab_size):
+        raise InputError(f"--vocab-size {vocab_size}: the shards have a vocabulary of {tokenizer.vocab_size:,}; "
+            "leave the option out, or prepare others")
     with seeded(seed): return tokenizer, Transformer(replace(cfg, vocab_size=tokenizer.vocab_size))
 
 def _check_same(found, cfg, about):
@@ -110,7 +116,7 @@ def _bleu(tokenizer, pairs):
 
 # %% ../nbs/21_cli.ipynb #cc42df8c
 def train(
-    data:str='builtin',      # 'builtin', a folder with train.SRC and train.TGT (also .gz), or two files, comma between
+    data:str='builtin',      # 'builtin', a folder with train.SRC and train.TGT, two files, comma between, or shards
     out:str='runs/model',    # Directory of the run, for its checkpoints
     src:str='en',            # Source language: the file name's ending
     tgt:str='de',            # Target language: the file name's ending
@@ -153,15 +159,16 @@ def train(
     cfg = model_preset(preset, max_len=max_len, norm=options['norm'], dropout=options['dropout'])
     names = signature(TrainingConfig).parameters.keys() & options.keys()
     settings = TrainingConfig(**{name: options[name] for name in names})
-    corpus = load_corpus(data, src, tgt, corpus_size, drop_empty)
+    corpus = shards.load_data(data, src, tgt, corpus_size, drop_empty, max_len)
     pairs, val = corpus['train'], corpus.splits.get('val', Split([]))
-    about = {'data': _where(data), 'src': src, 'tgt': tgt, 'corpus_size': corpus_size, 'preset': preset,
-        'pairs': len(pairs)}
+    about = {'data': _where(data), 'src': corpus.src, 'tgt': corpus.tgt, 'corpus_size': corpus_size, 'preset': preset,
+        'pairs': len(pairs), 'shards': getattr(pairs, 'digest', None)}
     if found: _check_same(found, cfg, about)
     tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, vocab_size, world, seed)
     trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out, about=about,
         score=_bleu(tokenizer, val[:bleu]), world=world)
     trainer.resumed_by = '--resume'
+    del corpus, pairs  # the texts: from here on there are ids
     if found: trainer.resume(found)
     elif minutes:
         trainer.choose_threads()
@@ -325,21 +332,6 @@ def average(
     checkpoints.average(paths, out)
     print(f"{out}: the mean of {', '.join(path.name for path in paths)}", file=sys.stderr)
 
-# %% ../nbs/21_cli.ipynb #c21export
-def export(
-    model:str,             # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
-    to:str='marian',       # marian (for Hugging Face's library), ctranslate2, or onnx
-    out:str='exported',    # Folder to write; an older export there is replaced
-    quantization:str=None  # For ctranslate2: int8, float16, ... (default: float32)
-):
-    "Write a model for other programs."
-    writers = {'marian': to_marian, 'onnx': to_onnx, 'ctranslate2': partial(to_ctranslate2, quantization=quantization)}
-    if to not in writers: raise InputError(f"--to {to}: choose one of {', '.join(writers)}")
-    if quantization and to != 'ctranslate2':
-        raise InputError(f"--quantization {quantization}: is for --to ctranslate2; leave it out")
-    writers[to](read_model(model), out)
-    print(f"{out}: {', '.join(sorted(file.name for file in Path(out).iterdir()))}", file=sys.stderr)
-
 # %% ../nbs/21_cli.ipynb #bfcb9cd8
 def _parser(model, device):
     "A parser from its checkpoint; raises `InputError` for one that translates, as it would answer with nonsense."
@@ -415,6 +407,82 @@ def progress():
     "The exercises of the course: how many are right in each lesson, and what was wrong with the others."
     print(cards())
 
+# %% ../nbs/21_cli.ipynb #c21export
+def export(
+    model:str,             # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
+    to:str='marian',       # marian (for Hugging Face's library), ctranslate2, or onnx
+    out:str='exported',    # Folder to write; an older export there is replaced
+    quantization:str=None  # For ctranslate2: int8, float16, ... (default: float32)
+):
+    "Write a model for other programs."
+    writers = {'marian': to_marian, 'onnx': to_onnx, 'ctranslate2': partial(to_ctranslate2, quantization=quantization)}
+    if to not in writers: raise InputError(f"--to {to}: choose one of {', '.join(writers)}")
+    if quantization and to != 'ctranslate2':
+        raise InputError(f"--quantization {quantization}: is for --to ctranslate2; leave it out")
+    writers[to](read_model(model), out)
+    print(f"{out}: {', '.join(sorted(file.name for file in Path(out).iterdir()))}", file=sys.stderr)
+
+# %% ../nbs/21_cli.ipynb #db652cbb
+def clean(
+    data:str,                # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
+    out:str='clean',         # Directory to write; must be new
+    src:str='en',            # Source language
+    tgt:str='de',            # Target language
+    tests:str='',            # More test sets to leave out, spaces between: each a file, or two files, comma between
+    max_chars:int=1000,      # Longest side, in characters
+    max_ratio:float=3.,      # Longest ratio of the two lengths, in bytes
+    any_language:bool=False, # Do not look at the languages?
+    workers:int=None,        # Processes (default: one for each core)
+    json:bool=False          # Print the report as JSON?
+):
+    "Leave out bad pairs: empty, too long, unequal, copied, of another script or language, of a test, repeated."
+    report = cleaning.clean(data, out, src, tgt, tests.split(), workers, max_chars=max_chars, max_ratio=max_ratio,
+        language=not any_language)
+    print(dumps(report.as_dict(), indent=1) if json else report)
+
+def check_data(
+    data:str,                # As for clean
+    src:str='en',            # Source language
+    tgt:str='de',            # Target language
+    tests:str='',            # As for clean
+    max_chars:int=1000,      # As for clean
+    max_ratio:float=3.,      # As for clean
+    any_language:bool=False, # As for clean
+    workers:int=None,        # Processes (default: one for each core)
+    json:bool=False          # Print the report as JSON?
+):
+    "What `clean` would leave out; nothing is written."
+    clean(data, None, src, tgt, tests, max_chars, max_ratio, any_language, workers, json)
+
+def prepare(
+    data:str,                # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
+    out:str='shards',        # Directory to write: new, or begun with the same settings
+    src:str='en',            # Source language
+    tgt:str='de',            # Target language
+    vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
+    sample:int=250_000,      # Pairs from which the vocabulary is learned, drawn from all
+    max_len:int=1024,        # Longest sentence, in tokens; pairs with a longer one are left out, and counted
+    seed:int=0,              # Fixes the sample
+    workers:int=None,        # Processes (default: one for each core)
+    drop_empty:bool=False    # Leave out pairs with an empty side?
+):
+    "Tokenize a corpus once, into shards to train on. Give the same command again to go on, or to repair."
+    made = shards.prepare(data, out, src, tgt, vocab_size, sample, max_len, seed, workers, drop_empty)
+    pairs, tokens, too_long = (sum(entry[name] for entry in made['shards']) for name in ('pairs', 'tokens', 'too_long'))
+    print(f"{out}: {pairs:,} pairs, {tokens:,} tokens, {made['vocab_size']:,} word pieces, "
+        f"{len(made['shards'])} shards; {too_long:,} pairs were too long", file=sys.stderr)
+
+def _verbs(functions, name):
+    "A command whose first word says what to do."
+    def run():
+        parser = ArgumentParser(name, description='; '.join(f'{verb}: {f.__doc__}' for verb, f in functions.items()))
+        parser.add_argument('verb', choices=functions, help=f'{name} VERB -h shows its options')
+        parser.add_argument('--version', action='version', version=f'transformer_nb {__version__}')
+        verb = parser.parse_args(sys.argv[1:2]).verb
+        sys.argv[:2] = [f'{name} {verb}']
+        _command(functions[verb], f'{name} {verb}')()
+    return run
+
 # %% ../nbs/21_cli.ipynb #7e80c122
 train_command = _command(train, 'tnb-train')
 translate_command = _command(translate, 'tnb-translate', pos=['file'])
@@ -424,3 +492,4 @@ export_command = _command(export, 'tnb-export')
 parse_command = _command(parse, 'tnb-parse', pos=['file'])
 demo_command = _command(demo, 'tnb-demo')
 progress_command = _command(progress, 'tnb-progress')
+data_command = _verbs({'clean': clean, 'check': check_data, 'prepare': prepare}, 'tnb-data')
