@@ -132,7 +132,7 @@ def encode_pairs(
     "Sentence pairs as ids; raises `InputError` naming the line of a sentence that is longer than the model."
     sides, parts = (tokenizer.source, tokenizer.target), []
     for start in range(0, max(1, len(split)), 10_000):  # never all ids as lists at once
-        rows = [side.encode(texts) for side, texts in zip(sides, zip(*split[start:start + 10_000]))]
+        rows = [side.encode(list(texts)) for side, texts in zip(sides, zip(*split[start:start + 10_000]))]
         parts.append(id_pairs([*chain(*zip(*rows))], max(side.vocab_size for side in sides)))
     lengths, files = np.concatenate([part.lengths for part in parts]), (split.src_file, split.tgt_file)
     for i, side in np.argwhere(lengths >= max_len):  # EOS comes on top
