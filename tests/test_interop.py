@@ -372,18 +372,10 @@ def test_vocabularies_are_pickled(folder):
 
 # Marian NMT's own files
 
-def npz(folder, kind, table_of_ids=True):
-    "The same model as Marian NMT would write it, made of Hugging Face's file; no padding, no start."
-    state = {name: t.numpy() for name, t in load_file(folder/'model.safetensors').items()}
-    config = json.loads((folder/'config.json').read_text())
-    weights = {'decoder_ff_logit_out_b': state['final_logits_bias'][:, :-1]}
-    if 'model.shared.weight' in state: weights['Wemb'] = state['model.shared.weight'][:-1]
-    else:
-        for side in ('encoder', 'decoder'): weights[f'{side}_Wemb'] = state[f'model.{side}.embed_tokens.weight'][:-1]
-    if 'lm_head.weight' in state: weights['decoder_ff_logit_out_W'] = state['lm_head.weight'][:-1].T
-    names = {'self_attn': 'self', 'encoder_attn': 'context'}
+def marian_names(state):
+    "The weights of the layers under Marian NMT's names; matrices are turned round."
+    weights, names = {}, {'self_attn': 'self', 'encoder_attn': 'context'}
     for name, t in state.items():
-        if '.layers.' not in name: continue
         _, side, _, i, part, *more = name.split('.')
         scope, last = f'{side}_l{int(i) + 1}_', 'W' if name.endswith('weight') else 'b'
         scale = 'scale' if last == 'W' else 'bias'
@@ -392,6 +384,19 @@ def npz(folder, kind, table_of_ids=True):
         elif part.startswith('fc'): weights[f'{scope}ffn_{last}{part[-1]}'] = turned
         elif part == 'final_layer_norm': weights[f'{scope}ffn_ffn_ln_{scale}'] = turned
         else: weights[f"{scope}{names[part.removesuffix('_layer_norm')]}_Wo_ln_{scale}"] = turned
+    return weights
+
+
+def npz(folder, kind):
+    "The same model as Marian NMT would write it, made of Hugging Face's file; no padding, no start."
+    state = {name: t.numpy() for name, t in load_file(folder/'model.safetensors').items()}
+    config = json.loads((folder/'config.json').read_text())
+    weights = {'decoder_ff_logit_out_b': state['final_logits_bias'][:, :-1]}
+    if 'model.shared.weight' in state: weights['Wemb'] = state['model.shared.weight'][:-1]
+    else:
+        for side in ('encoder', 'decoder'): weights[f'{side}_Wemb'] = state[f'model.{side}.embed_tokens.weight'][:-1]
+    if 'lm_head.weight' in state: weights['decoder_ff_logit_out_W'] = state['lm_head.weight'][:-1].T
+    weights |= marian_names({name: t for name, t in state.items() if '.layers.' in name})
     settings = {
         'type': 'transformer', 'dim-emb': config['d_model'], 'enc-depth': config['encoder_layers'],
         'dec-depth': config['decoder_layers'], 'transformer-heads': config['encoder_attention_heads'],

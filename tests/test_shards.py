@@ -95,6 +95,7 @@ def test_ids_are_mapped_not_read(whole):
 def test_pages_that_were_touched_are_given_back(tmp_path):
     class One:
         vocab_size = 100
+        source = target = property(lambda self: self)
         def encode(self, texts): return [[7]*500 for _ in texts]
     shards, n = Shards.__new__(Shards), 8192
     sh.write_shard(tmp_path/'large', One(), [('a', 'b')]*n, 1000)
@@ -118,6 +119,7 @@ def mapped(file):
 def test_large_vocabularies_take_four_bytes(tmp_path, n_ids, dtype):
     class Long:
         vocab_size = n_ids
+        source = target = property(lambda self: self)
         def encode(self, texts): return [[n_ids - 1]*len(text) for text in texts]
     entry = sh.write_shard(tmp_path/'s', Long(), [('aa', 'b'), ('c', 'dddd')], 100)
     read = sh.read_shard(sh.map_file(tmp_path/'s'), entry['pairs'], np.dtype(dtype).name)

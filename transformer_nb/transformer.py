@@ -96,7 +96,7 @@ def _check_ids(self:TransformerConfig):
         raise InputError(f"pad_id, bos_id and eos_id must be three different ids below vocab_size {self.vocab_size}, "
                          f"not {special}")
     object.__setattr__(self, 'banned', tuple(self.banned))  # JSON knows lists only
-    if not {*self.banned} <= {*range(self.vocab_size)} - {self.eos_id}:
+    if not all(0 <= i < self.vocab_size and i != self.eos_id for i in self.banned):
         raise InputError(f"banned must hold ids below vocab_size {self.vocab_size}, without eos_id, not {self.banned}")
 
 @patch
