@@ -383,16 +383,19 @@ def demo(
     print('\nScores on the test split, and on unseen combinations of known words:')
     _print_table(_scores(translator, splits))
     pairs = [pair for split in splits.values() for pair in split[:2]]
-    print('\nA few translations (model, then reference):')
-    for (en, de), found in zip(pairs, translator.translate([en for en, _ in pairs])):
-        print(f'  {en}\n    {found}\n    {de}')
-    maps, picture = translator.attention(pairs[0][0]), Path(out)/'attention.png'
-    title = 'Cross-attention, last layer, mean of heads'
-    plot_attention(maps['cross'][-1].mean(0), maps['target'], maps['source'], title).savefig(picture)
-    print(f'\nWhere each word looked: {picture}')
+    _show(translator, pairs, Path(out)/'attention.png')
     _propose(out, pairs[1][0])
 
 # %% ../nbs/21_cli.ipynb #8c54a651
+def _show(translator, pairs, picture):
+    "Print translations beside their references, and draw the attention of the first."
+    print('\nA few translations (model, then reference):')
+    for (en, de), found in zip(pairs, translator.translate([en for en, _ in pairs])):
+        print(f'  {en}\n    {found}\n    {de}')
+    maps, title = translator.attention(pairs[0][0]), 'Cross-attention, last layer, mean of heads'
+    plot_attention(maps['cross'][-1].mean(0), maps['target'], maps['source'], title).savefig(picture)
+    print(f'\nWhere each word looked: {picture}')
+
 def _propose(out, sentence):
     "Print what to do next, as commands that can be copied."
     bin, here = Path(sys.executable).parent, Path.cwd()

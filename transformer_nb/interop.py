@@ -258,11 +258,6 @@ def _vocabularies(folder, config, cfg):
     models = _bytes(folder/'source.spm'), _bytes(folder/'target.spm')
     return _two([(model, _json(file), file) for model, file in zip(models, tables)], config, cfg)
 
-def _table(side):
-    "The id of each piece: the way back."
-    if isinstance(side, Vocabulary): return side.ids
-    return {piece: i for i, piece in enumerate(side.pieces(range(side.vocab_size)))}
-
 # %% ../nbs/20_interop.ipynb #a331283a
 HUB_ID = re.compile(r'[\w-][\w.-]*/[\w.-]+')
 HUB_FILES = ['*.json', '*.spm', '*.safetensors', 'tokenizer.model']
@@ -351,6 +346,11 @@ def _their_config(cfg, start, V):
         'static_position_embeddings': cfg.positions == 'sinusoid', 'share_encoder_decoder_embeddings': shared,
         'tie_word_embeddings': cfg.tie in ('all', 'output'), 'decoder_start_token_id': start,
         'forced_eos_token_id': cfg.eos_id, 'vocab_size': cfg.src_vocab_size or V, 'decoder_vocab_size': V}
+
+def _table(side):
+    "The id of each piece: the way back."
+    if isinstance(side, Vocabulary): return side.ids
+    return {piece: i for i, piece in enumerate(side.pieces(range(side.vocab_size)))}
 
 # %% ../nbs/20_interop.ipynb #d657f59d
 def _their_weights(weights, cfg, V):

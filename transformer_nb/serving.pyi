@@ -8,9 +8,9 @@ from typing import Any
 
 __all__ = [
     "MADE_BY",
-    "TOKENIZER_FILES",
     "OPSET",
     "ONE_FILE",
+    "TOKENIZER_FILES",
     "ONNX_FILES",
     "CT2_FILES",
     "CARD",
@@ -78,9 +78,9 @@ def new_export(path: str | Path, files: tuple, what: str):
     """A folder that appears, whole, when the block has ended well; raises `InputError` where another one
     is in the way."""
 
-TOKENIZER_FILES: tuple
 OPSET: int
 ONE_FILE: int
+TOKENIZER_FILES: tuple
 ONNX_FILES: tuple
 
 def to_onnx(found, folder: str | Path) -> None:

@@ -198,6 +198,7 @@ def encode(self:Vocabulary,
     tagged = [(tag := self.tag(text), text.removeprefix(tag)) for text in texts]
     return [self.ids_of([tag]*bool(tag) + self.sp.encode(text, out_type=str)) for tag, text in tagged]
 
+# %% ../nbs/09_tokenizer.ipynb #c9two3
 @patch
 def ids_of(self:Vocabulary,
     pieces:list # Pieces of one sentence
@@ -205,7 +206,6 @@ def ids_of(self:Vocabulary,
     "The ids behind pieces; what is not in the table is unknown."
     return [self.ids.get(piece, self.unk_id) for piece in pieces]
 
-# %% ../nbs/09_tokenizer.ipynb #c9two3
 @patch
 def pieces(self:Vocabulary,
     ids:list # Ids of one sentence

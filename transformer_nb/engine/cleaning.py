@@ -61,6 +61,7 @@ THREE = dict(eng='en', deu='de', ger='de', fra='fr', fre='fr', spa='es', ita='it
     ukr='uk', pol='pl', ces='cs', cze='cs', jpn='ja', zho='zh', chi='zh', cmn='zh', kor='ko', ara='ar', ell='el',
     heb='he', hin='hi')
 
+# %% ../../nbs/engine/06b_cleaning.ipynb #dc3310de
 def two_letters(
     lang:str # Such as 'en', 'eng', 'en-GB', 'zh_Hans'
 ) -> str:    # Such as 'en'
@@ -90,6 +91,7 @@ def _detector():
     detect = LangDetector(LangDetectConfig(max_input_length=None)).detect
     return lambda text: {found['lang']: found['score'] for found in detect(text, model='lite', k=176)}
 
+# %% ../../nbs/engine/06b_cleaning.ipynb #8413a7ab
 def other_language(
     text:str,    # A sentence
     beside:str,  # Its translation
@@ -137,6 +139,7 @@ class Rules:
         if self.language and any(other_language(*side) for side in sides): return 'language'
         return next((f'overlap with {self.seen[k]}' for k in _test_keys(*keys) if k in self.seen), None)
 
+# %% ../../nbs/engine/06b_cleaning.ipynb #3700051e
 def _test_keys(source, target):
     "By which a pair of a test set is known again: each side that is long enough, or both together."
     long = [side + text for side, text in (('s ', source), ('t ', target)) if len(text) >= LETTERS]
@@ -245,6 +248,7 @@ def clean(
     else: report.kept = sum(1 for _ in kept)
     return report
 
+# %% ../../nbs/engine/06b_cleaning.ipynb #f9fa4f7e
 def _write(out, kept, others, rules, report):
     "A new directory, whole or not at all."
     if out.exists(): raise InputError(f"{out}: is there already; choose another directory")

@@ -56,6 +56,7 @@ def write_whole(
     finally: tmp.unlink(missing_ok=True)
     return {'file': file.name, 'bytes': size, 'sha256': digest.hexdigest()}
 
+# %% ../../nbs/engine/07_shards.ipynb #a575c46c
 def fault_of(
     folder:Path,  # Where the file lies
     entry:dict    # Its name, bytes and sha256
@@ -88,6 +89,7 @@ def write_shard(
     written = write_whole(file, bounds, ids.astype(ids.dtype.newbyteorder('<')))
     return written | {'pairs': len(lengths), 'tokens': len(ids), 'too_long': int((~fits).sum())}
 
+# %% ../../nbs/engine/07_shards.ipynb #ca17e43d
 def map_file(
     file:Path # A file that is not empty
 ) -> mmap.mmap:
@@ -141,6 +143,7 @@ def _noted(folder):
         else: done |= entry | {'shards': {}}  # a new vocabulary makes new shards
     return done
 
+# %% ../../nbs/engine/07_shards.ipynb #10a54b72
 def read_manifest(
     folder:str|Path # A directory of shards
 ) -> dict:
@@ -172,6 +175,7 @@ def _alone(folder):
         raise InputError(f"{folder}: cannot be written ({e.strerror}); make room, and give the same command again: "
             "it goes on, and loses nothing that is done") from None
 
+# %% ../../nbs/engine/07_shards.ipynb #7c671f68
 @contextmanager
 def _locked(folder):
     "A lock that ends with the process."
@@ -192,6 +196,7 @@ def _end_with_parent():
     parent_process().join()
     os._exit(1)
 
+# %% ../../nbs/engine/07_shards.ipynb #732fd392
 def in_order(
     function,   # What each task does; a function of a module
     tasks,      # A stream of tuples, its arguments
@@ -212,6 +217,7 @@ def in_order(
             "with fewer workers (--workers)") from None
     finally: pool.shutdown(cancel_futures=True)
 
+# %% ../../nbs/engine/07_shards.ipynb #97cc3318
 def cores_for(
     files # What is to be read
 ) -> int: # Processes
@@ -230,6 +236,7 @@ def _full_pairs(files, plan):
             raise InputError(f"{file}:{i}: empty line; remove such pairs with tnb-data clean, "
                 "or leave them out with --drop-empty")
 
+# %% ../../nbs/engine/07_shards.ipynb #9d19422e
 def _tokenizer(folder, files, plan, done):
     "The vocabulary that is there, or a new one from a sample."
     if 'vocabulary' in done and not fault_of(folder, done['vocabulary']):
@@ -244,6 +251,7 @@ def _tokenizer(folder, files, plan, done):
     give_back_memory()
     return tokenizer
 
+# %% ../../nbs/engine/07_shards.ipynb #754aaac8
 def _blocks(pairs):
     "The stream in lists of `PER_SHARD`."
     while block := list(islice(pairs, PER_SHARD)): yield block
@@ -265,6 +273,7 @@ def _make_shards(folder, files, plan, done, tokenizer, workers):
             _note(folder, there[k])
     return [there[k] for k in all_of_them]
 
+# %% ../../nbs/engine/07_shards.ipynb #422038cf
 def _copy_texts(folder, files, plan):
     "Validation and test text, one file a side; what was written."
     entries = []
@@ -308,6 +317,7 @@ def prepare(
         (folder/JOURNAL).unlink(missing_ok=True)
     return manifest
 
+# %% ../../nbs/engine/07_shards.ipynb #1d5515f6
 def _marks(files):
     "By which a file is known again: name, bytes and time of its last change."
     try: return [[Path(f).name, os.stat(f).st_size, os.stat(f).st_mtime_ns] for f in files]
@@ -372,6 +382,7 @@ def load_shards(
     others = load_folder(path, src, tgt).splits if len(shards.plan['files']) > 1 else {}
     return Corpus(src, tgt, {'train': shards} | others)
 
+# %% ../../nbs/engine/07_shards.ipynb #212b0474
 def load_data(
     data:str,               # Prepared shards, or what `load_corpus` takes
     src:str='en',           # Source language; shards know theirs
