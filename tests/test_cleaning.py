@@ -6,6 +6,7 @@ import lzma
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def zstd(data):
     return pyarrow.compress(data, codec='zstd', asbytes=True)
 
 
-PACK = {'': bytes, '.gz': gzip.compress, '.xz': lzma.compress, '.zst': zstd}
+PACK = {'': bytes, '.gz': gzip.compress, '.xz': partial(lzma.compress, preset=0), '.zst': zstd}
 
 
 def text_of(lines, bom=False, crlf=False):

@@ -20,6 +20,8 @@ NOTEBOOKS = {name: path for name, path in NAMES.items() if name not in ELSEWHERE
 # Seconds of those that take long: begun first, so that the workers end together
 LONG = {
     '21_cli': 22,
+    '20a_serving': 13,
+    '09_tokenizer': 12,
     '19a_heads': 16,
     '19b_alignment': 15,
     '06_transformer': 14,

@@ -333,6 +333,8 @@ def test_the_special_ids_are_those_of_model_and_tokenizer(parser, trees):
     old = new.argsort()
     class Renamed:
         pad_id, bos_id, eos_id, unk_id, vocab_size = 3, 0, 1, 2, inner.vocab_size
+        source = target = property(lambda self: self)
+        def tag(self, text): return ''
         def encode(self, texts): return [new[ids].tolist() for ids in inner.encode(texts)]
         def decode(self, rows): return inner.decode([old[ids].tolist() for ids in rows])
         def pieces(self, ids): return inner.pieces(old[list(ids)].tolist())
