@@ -73,14 +73,16 @@ def _options(function, name, pos):
 # %% ../nbs/21_cli.ipynb #066cd35a
 def _new(pairs, cfg, vocab_size, world, seed):
     "A new run's tokenizer, learned once however many processes there are, and its model."
-    if isinstance(pairs, shards.Shards): tokenizer = pairs.tokenizer
+    if isinstance(pairs, shards.Shards): tokenizer = _of_shards(pairs, vocab_size)
     else:
         sentences = (side for pair in pairs for side in pair)
         tokenizer = world.from_first(lambda: train_tokenizer(sentences, vocab_size))
-    if vocab_size not in (None, tokenizer.vocab_size):
-        raise InputError(f"--vocab-size {vocab_size}: the shards have a vocabulary of {tokenizer.vocab_size:,}; "
-            "leave the option out, or prepare others")
     with seeded(seed): return tokenizer, Transformer(replace(cfg, vocab_size=tokenizer.vocab_size))
+
+def _of_shards(pairs, vocab_size):
+    if vocab_size in (None, pairs.tokenizer.vocab_size): return pairs.tokenizer
+    raise InputError(f"--vocab-size {vocab_size}: the shards have a vocabulary of {pairs.tokenizer.vocab_size:,}; "
+        "leave the option out, or prepare others")
 
 def _check_same(found, cfg, about):
     "Raises `InputError` if a checkpoint is not of a run with these settings."

@@ -50,7 +50,7 @@ def _check_kind(file, config):
 ATTENTIONS = {'self': 'self_attn', 'context': 'encoder_attn'}  # their names in Marian NMT and in Hugging Face's Marian
 
 def _parts(side):
-    "Of each part of a layer: its name here, its kind ('' for a matrix with bias, 'ln' for a norm), its name there."
+    "Each part of a layer: its name here, with {} where weight and bias differ, and its name there."
     for here, there in ATTENTIONS.items():
         if here == 'context' and side == 'encoder': continue
         for x in 'qkv': yield f'{here}_{{}}{x}', f'{there}.{x}_proj'
