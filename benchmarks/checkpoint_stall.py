@@ -5,8 +5,8 @@ beside PyTorch's own way to do both (`torch.distributed.checkpoint`).
     python benchmarks/checkpoint_stall.py --presets small   # no memory to speak of
 
 A checkpoint holds the weights and Adam's two averages. Each round takes every way once, in turns. `stall` is the time
-until the next step may begin, `written` until the checkpoint is on the disk. PyTorch's writes no checksums, and does not
-wait for the disk (`fsync`) unless told to; here it is told to.
+until the next step may begin, `written` until the checkpoint is on the disk. PyTorch's writes no checksums, and waits
+for the disk (`fsync`) only if told to; here it is told to.
 """
 import argparse
 import tempfile
