@@ -39,8 +39,8 @@ def add_search(html, to_root):
 
 
 class Prose(HTMLParser):
-    """Title and sections of a page: `[[id, heading, text], ...]`; what stands above the first heading has no id. An entry
-    of the API, a heading that a cell has put out, has a name alone: the prose below it goes on with the section."""
+    """Title and sections of a page: `[[id, heading, text], ...]`; what stands above the first heading has no id. An
+    entry of the API, a heading that a cell has put out, is a name alone: the prose below it belongs to the section."""
 
     def __init__(self, html):
         super().__init__()
