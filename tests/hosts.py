@@ -1,0 +1,168 @@
+"""Several hosts on one machine: network namespaces of Linux, each with an address and a cable of its own to one switch.
+
+    with Hosts(2, rate='1gbit') as (front, first, second):
+        serve_store(front)
+        agents = [host.start('torchrun', *rendezvous(front, host), 'script.py') for host in (first, second)]
+        first.lose()
+
+The front holds the switch. It trains nothing: it is the place for what must outlive a host. All share the file system.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+PORT = 29400
+# torchrun since torch 2.5 lets the processes use a store in the agent of rank 0, whose address it says once: a host that
+# joins later waits for it in vain. With this each round has a store of its own.
+ELASTIC = {'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': '1'}
+CLONE_NEWNET = 0x40000000  # of <sched.h>
+# What torchrun asks about the others, in a process of its own
+STORE = '''import sys, time
+from torch.distributed import TCPStore
+store = TCPStore(sys.argv[1], int(sys.argv[2]), is_master=True, wait_for_workers=False)
+print('ready', flush=True)
+while True: time.sleep(60)'''
+
+
+def why_not():
+    "Why this machine cannot have several hosts; None where it can."
+    if os.geteuid() != 0: return 'network namespaces want root'
+    missing = [name for name in ('ip', 'tc') if not shutil.which(name)]
+    if missing: return f'there is no program {missing[0]} (package iproute2)'
+    try:
+        with Hosts(1, rate='1gbit'): return None
+    except NoHost as e: return str(e)
+
+
+class NoHost(Exception): "The kernel, or a right that is missing, refuses."
+
+
+def run(*command):
+    "What a short command writes; raises `NoHost` with what it says to an error."
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode: raise NoHost(f'{" ".join(done.args)}: {done.stderr.strip()}')
+    return done.stdout
+
+
+class Host:
+    "One network namespace, and what runs in it."
+    def __init__(self, name, address):
+        self.name, self.address, self.port = name, address, None
+        run('ip', 'netns', 'add', name)
+        self.ip('link', 'set', 'lo', 'up')
+
+    def ip(self, *words): return run('ip', '-n', self.name, *words)
+
+    def plug(self, front, number, rate):
+        "A cable to the front's switch; `rate` holds for both directions."
+        self.front, self.port = front, f'port{number}'
+        front.ip('link', 'add', self.port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', self.name)
+        front.ip('link', 'set', self.port, 'master', 'switch', 'up')
+        self.ip('address', 'add', f'{self.address}/24', 'dev', 'eth0')
+        self.ip('link', 'set', 'eth0', 'up')
+        # A burst is what passes before the limit is felt: a few milliseconds of the fastest, or the limit is missed
+        shape = ['root', 'tbf', 'rate', rate, 'burst', '4mb', 'latency', '50ms']
+        for host, card in ((front, self.port), (self, 'eth0')) if rate else ():
+            run('tc', '-n', host.name, 'qdisc', 'add', 'dev', card, *shape)
+
+    def command(self, *words): return ['ip', 'netns', 'exec', self.name, *map(str, words)]
+
+    def start(self, *command, log=None, environ=None, **kwargs):
+        "Start a program here; what it writes is added to the file `log`."
+        out = open(log, 'ab') if log else None
+        environ = os.environ | {'GLOO_SOCKET_IFNAME': 'eth0', 'OMP_NUM_THREADS': '1'} | (environ or {})
+        return subprocess.Popen(self.command(*command), env=environ, **{'stdout': out, 'stderr': out} | kwargs)
+
+    def sent(self):
+        "Bytes that have left through the cable so far, with the headers of the packets."
+        return int(run(*self.command('cat', '/sys/class/net/eth0/statistics/tx_bytes')))
+
+    def unplug(self): self.front.ip('link', 'set', self.port, 'down')
+
+    def plug_in(self): self.front.ip('link', 'set', self.port, 'up')
+
+    def kill(self):
+        "SIGKILL for every process here. The kernel still says goodbye for them: the others' connections are closed."
+        while found := run('ip', 'netns', 'pids', self.name).split():
+            for pid in map(int, found):
+                with suppress(ProcessLookupError): os.kill(pid, signal.SIGKILL)
+            time.sleep(.01)
+
+    def lose(self):
+        "As when the power is gone: the others hear nothing, no goodbye either."
+        self.unplug()
+        self.kill()
+
+    def remove(self):
+        self.kill()
+        run('ip', 'netns', 'del', self.name)
+
+
+class Hosts:
+    "A switch and n hosts; with a rate (`1gbit`) in both directions of every cable. All goes away at the end."
+    def __init__(self, n, rate=None): self.n, self.rate, self.all = n, rate, []
+
+    def __enter__(self):
+        remove_forgotten()
+        try: return self.make()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def make(self):
+        front = self.host('front', 254)
+        front.ip('link', 'add', 'switch', 'type', 'bridge')
+        front.ip('address', 'add', f'{front.address}/24', 'dev', 'switch')
+        front.ip('link', 'set', 'switch', 'up')
+        hosts = [self.host(f'host{i}', i) for i in range(1, self.n + 1)]
+        for i, host in enumerate(hosts, 1): host.plug(front, i, self.rate)
+        return front, *hosts
+
+    def host(self, name, number):
+        host = Host(f'tnb-{os.getpid()}-{name}', f'10.77.0.{number}')
+        self.all.append(host)
+        return host
+
+    def __exit__(self, *_):
+        while self.all: self.all.pop().remove()
+
+
+def remove_forgotten():
+    "Hosts of a test that was killed itself."
+    for name in run('ip', 'netns', 'list').split():
+        pid = re.fullmatch(r'tnb-(\d+)-\w+', name)
+        if pid and not os.path.exists(f'/proc/{pid[1]}'):
+            host = Host.__new__(Host)
+            host.name = name
+            with suppress(NoHost): host.remove()  # another test may be removing it too
+
+
+def enter(name):
+    "Move this process into a host; its threads so far stay where they are."
+    with open(f'/run/netns/{name}') as place:
+        if ctypes.CDLL(None, use_errno=True).setns(place.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f'no way into {name}')
+
+
+def serve_store(front):
+    "Start the store by which torchrun's agents find each other, and wait until it answers."
+    store = front.start(sys.executable, '-c', STORE, front.address, PORT, stdout=subprocess.PIPE)
+    assert store.stdout.readline() == b'ready\n'
+    return store
+
+
+def rendezvous(front, host, n=2, restarts=3, **conf):
+    "torchrun's options on one of n hosts; `conf` changes how long is waited for whom, in seconds."
+    waiting = {'is_host': 0, 'join_timeout': 60, 'keep_alive_interval': 1, 'keep_alive_max_attempt': 3} | conf
+    return [
+        '--nnodes', n, '--nproc-per-node', 1, '--max-restarts', restarts, '--local-addr', host.address,
+        '--rdzv-backend', 'c10d', '--rdzv-id', 'run', '--rdzv-endpoint', f'{front.address}:{PORT}',
+        '--rdzv-conf', ','.join(f'{key}={value}' for key, value in waiting.items()),
+    ]
