@@ -143,8 +143,8 @@ def train(folder, steps):
 
 
 def speed(folder, rounds):
-    """The same batches from disk and from memory, in turns of five steps of one model: their tokens per second, and the
-    ratio of the two, the median over all turns. Other programs slow down both."""
+    """The same batches from disk and from memory, in turns of one step of one model: their tokens per second, and the
+    ratio of the two, the median over all batches. Other programs slow down both."""
     from transformer_nb.batching import Batches, IdPairs, prefetch
     from transformer_nb.engine.shards import Shards
     from transformer_nb.training import Trainer, TrainingConfig
@@ -161,7 +161,7 @@ def speed(folder, rounds):
     for turn in range(rounds + 1):
         for name in sorted(streams, reverse=turn % 2):
             began, tokens = time.perf_counter(), 0
-            for step in islice(streams[name], 5):
+            for step in islice(streams[name], 1):
                 trainer.train_step(step)
                 tokens += step.n_tokens
             rates[name].append(tokens/(time.perf_counter() - began))

@@ -256,3 +256,54 @@ def test_stopped_at_any_step(tmp_path, last):
     assert_same(tmp_path/'parts', tmp_path/'whole')
     untimed = lambda run: [{k: v for k, v in entry.items() if k != 'seconds'} for entry in run.log]
     assert untimed(again) == untimed(runs['whole'])
+
+
+def test_auto_begins_and_goes_on(data, whole, tmp_path):
+    "The same command whenever the machine comes back: before the first checkpoint, after some, after the end."
+    out = tmp_path/'run'
+    for step in (2, 20):
+        assert strike(data, out, step, signal.SIGKILL, '--resume', 'auto')[0] == -9
+        assert bool(checkpoints.steps(out)) == (step > 2)
+    for _ in range(2):
+        status, err = run(data, out, '--resume', 'auto')
+        assert status == 0, err
+        assert_same(out, whole)
+
+
+def test_auto_leaves_alone_what_is_not_its_own(data, whole, tmp_path):
+    foreign, only_average = tmp_path/'foreign'/'metrics.jsonl', tmp_path/'average'
+    foreign.parent.mkdir()
+    foreign.write_text('{"step": 1, "accuracy": 0.5}\n')
+    shutil.copytree(whole/'averaged', only_average/'averaged')
+    for out, word in ((foreign.parent, 'metrics.jsonl'), (only_average, 'already holds a run')):
+        before = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
+        status, err = run(data, out, '--resume', 'auto')
+        assert status == 2 and word in err and len(err.splitlines()) == 1, err
+        assert before == {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+    "On a disk that needs longer than a step, each file still holds the weights of its own step."
+    slow, whole, later = trainer(tmp_path/'slow'), trainer(tmp_path/'whole'), {}
+    def slow_sign(folder, sign=checkpoints._sign):
+        if folder.name.startswith('.step'):
+            step = int(re.findall('[0-9]+', folder.name)[0])
+            while slow.step == step < 6: time.sleep(.001)
+            later[step] = slow.step - step
+        sign(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, '_sign', slow_sign)
+        slow.fit(quiet=True)
+    assert later[2] in (1, 2) and later[4] in (1, 2) and later[6] == 0  # from then on it is waited for
+    whole.save = lambda wait: Trainer.save(whole)
+    whole.fit(quiet=True)
+    assert_same(tmp_path/'slow', tmp_path/'whole')
+
+
+def test_what_a_killed_process_had_half_written_goes(tmp_path):
+    half, notes = tmp_path/'.step-0000003.tmp', tmp_path/'.notes.tmp'
+    for folder in (half, notes):
+        folder.mkdir()
+        (folder/'config.json').write_text('{}')
+    trainer(tmp_path).fit(quiet=True)
+    assert not half.exists() and notes.exists()

@@ -9,10 +9,12 @@ __all__ = ['TrainingConfig', 'Trainer', 'compile_layers', 'batch_loss', 'Objecti
 
 # %% ../nbs/14_training.ipynb #ddc356f4
 import json
+import shutil
 import signal
 import sys
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from math import exp, inf, isfinite, sqrt
@@ -124,6 +126,7 @@ def _begin(self:Trainer):
     self.step, self.seconds, self.tokens, self.loss, self.log = 0, 0., 0, None, []
     self.stop, self.stopping, self.started, self.metrics = StopNote(), False, time.perf_counter(), None
     self.ours = False         # is what lies in the directory of the run ours?
+    self.writer, self.writing = ThreadPoolExecutor(1), None  # of checkpoints, and the one on its way
     self.timed = {}           # seconds per step by number of threads
     self.watched = 0., 0.     # seconds since the last look at other programs, and of the processor; None: told
 
@@ -283,6 +286,7 @@ def _refuse(self:Trainer, step, loss, norm):
 @patch
 def _again(self:Trainer):
     "The remedy when a run has ended early."
+    if self.writing: self.writing.exception()  # wait for it, whatever becomes of it
     if checkpoints.steps(self.out): return f'go on with {self.resumed_by}'
     return f"begin again in a new directory, or remove {self.out/'metrics.jsonl'} (no checkpoint was written yet)"
 
@@ -316,13 +320,30 @@ def _quality(self:Trainer):
 
 # %% ../nbs/14_training.ipynb #6453de2d
 @patch
-def save(self:Trainer):
+def save(self:Trainer,
+    wait:bool=True # Until it is on the disk? False: a thread writes it, together with `_tidy`
+):
     "Write a checkpoint of this step; raises `InputError` where another run's lie."
     self._claim()
+    self.written()  # never two at once: another copy might not fit into memory
     settings = asdict(self.cfg) | {'dtype': self.dtype}  # what auto has found: a resumed run must not find another
     state = {name: getattr(self, name) for name in self.kept}
     training = state | {'scaler': self.scaler.state_dict(), 'settings': settings} | self.about
-    checkpoints.save(self._place(self.step), self.model, self.tokenizer, training, self.optimizer, write=self.first)
+    files = checkpoints.snapshot(self.model, self.tokenizer, training, self.optimizer, keep=self.first, copy=not wait)
+    if not self.first: return
+    if wait: checkpoints.write_files(self._place(self.step), files)
+    else: self.writing = self.writer.submit(self._write, self._place(self.step), files)
+
+@patch
+def _write(self:Trainer, path, files):
+    checkpoints.write_files(path, files)
+    self._tidy()
+
+@patch
+def written(self:Trainer):
+    "Wait until the checkpoint that is being written is on the disk; raises `InputError` if it could not be written."
+    writing, self.writing = self.writing, None
+    if writing: writing.result()
 
 @patch
 def _place(self:Trainer, step): return self.out/f'step-{step:07}'
@@ -342,18 +363,18 @@ def _is_valid(path):
 # %% ../nbs/14_training.ipynb #10b2ff9f
 @patch
 def checkpoint(self:Trainer):
-    "Validate, log, save; then delete what the average at the end does not need."
+    "Validate, log, save; then delete what the average at the end does not need. `written` waits for the disk."
     with nullcontext() if self.world.size > 1 else self.stop.no_waiting(): found = self.validate()
     self.log.append({'step': self.step, 'seconds': self.seconds, 'loss': round(self.loss, 4)} | found)
     if self.metrics and found: self.metrics.add(self.step, **found)
-    self.save()
-    if self.first: self._tidy()
+    self.save(wait=False)
 
 @patch
 def _tidy(self:Trainer):
     regular = {self._place(step) for step in self.marks}
     for path in set(checkpoints.steps(self.out)) - regular: checkpoints.remove(path)
     checkpoints.prune(self.out, self.cfg.average_last)
+    for half in self.out.glob('.step-*.tmp'): shutil.rmtree(half)  # of a process that was killed
 
 @patch
 def _average(self:Trainer):
@@ -368,7 +389,8 @@ def resume(self:Trainer,
 ):
     "Go on from a checkpoint; raises `InputError` if there is none, or one of another model, vocabulary or batches."
     if not found:
-        found = checkpoints.load(checkpoints.newest(self.out))
+        newest = self.world.from_first(lambda: checkpoints.newest(self.out))  # the same for all, whatever they see
+        found = checkpoints.load(newest)
         checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
         self.model.load_state_dict(found.model.state_dict())
     settings = found.training['settings']
@@ -450,12 +472,13 @@ def _loop(self:Trainer, bar):
     with closing(prefetch(self.batches.stream(self.step))) as steps:
         for step in steps:
             if self._due(): self.checkpoint()
-            if self._finished(): return
+            if self._finished(): return self.written()
             began, used = time.perf_counter(), time.process_time()
             self.train_step(step)
             took = time.perf_counter() - began
             self._watch(took, time.process_time() - used)
             if self.first: self._tell(bar, step, took)
+            if self.writing and self.writing.done(): self.written()
             if self.stopping: raise Stopped(self.stop.signum or signal.SIGTERM)
 
 # %% ../nbs/14_training.ipynb #19ad6c42
@@ -517,5 +540,6 @@ def _endings(self:Trainer):
 @patch
 def _last_save(self:Trainer):
     "An unscheduled checkpoint, before the run ends."
+    self.written()
     if self.step and self.marks[-1:] != [self.step]: self.save()
     if self.first: print(f'stopped at step {self.step:,}; {self._again()}', file=sys.stderr)

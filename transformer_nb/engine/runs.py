@@ -99,15 +99,22 @@ def _board(out, step):
 
 # %% ../../nbs/engine/06_runs.ipynb #dafa3940
 def refuse_used(
-    out:str|Path # Directory of a new run
+    out:str|Path,     # Directory of a new run
+    again:bool=False  # May a run that ended before its first checkpoint begin again?
 ):
     "Raises `InputError` if another run lies there: nothing of it may be deleted, rewritten, or mixed with the new one."
-    out = Path(out)
+    out, metrics = Path(out), Path(out)/'metrics.jsonl'
     if checkpoints.steps(out) or (out/'averaged').exists():
         raise InputError(f"{out}: already holds a run; resume it, or choose another directory")
-    if (out/'metrics.jsonl').exists():
-        raise InputError(f"{out}/metrics.jsonl: of a run that ended before its first checkpoint; remove it, "
+    if metrics.exists() and not (again and _of_a_run(metrics)):
+        raise InputError(f"{metrics}: of a run that ended before its first checkpoint; remove it, "
             "or choose another directory")
+
+def _of_a_run(metrics):
+    "Is the file ours? Other programs write one of this name, too."
+    first = metrics.read_text(encoding='utf-8', errors='replace').partition('\n')[0]
+    try: return not first or {'step', 'loss', 'tokens_per_s'} <= set(json.loads(first))
+    except (ValueError, TypeError): return False
 
 # %% ../../nbs/engine/06_runs.ipynb #62e85f4e
 def out_of_memory(

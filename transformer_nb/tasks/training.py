@@ -584,7 +584,7 @@ class Snapshot(Write):
              "`deepcopy` of the dict with these three entries.")
     solution = """Adam's running means belong to it, and the number of the step, which says what comes next: the rate,
     the batch, and in the lesson's trainer also what dropout draws. A state dict holds the tensors themselves, which the
-    next step changes in place; so take a copy, or write it before you go on (as the lesson's trainer does). The same
+    next step changes in place; so take a copy (as the lesson's trainer does), or write it before you go on. The same
     trap waits for `best = model.state_dict()` in a program that wants to come back to its best weights. (`deepcopy` is
     in the module `copy`.)"""
     def inputs(g):

@@ -1,0 +1,95 @@
+"""How long training waits for a checkpoint: written by a thread, as runs do it, beside waiting for the disk, and
+beside PyTorch's own way to do both (`torch.distributed.checkpoint`).
+
+    python benchmarks/checkpoint_stall.py --json            # base and big, 3 rounds: 4 minutes; big takes 9 GB memory
+    python benchmarks/checkpoint_stall.py --presets small   # no memory to speak of
+
+A checkpoint holds the weights and Adam's two averages. Each round takes every way once, in turns. `stall` is the time
+until the next step may begin, `written` until the checkpoint is on the disk. PyTorch's writes no checksums, and waits
+for the disk (`fsync`) only if told to; here it is told to.
+"""
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from common import keep, machine
+
+from transformer_nb import checkpoints
+from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.transformer import Transformer, preset
+
+OUT = Path(__file__).parent/'results'/'checkpoint_stall.json'
+
+
+def trainer_of(name, out):
+    "A trainer in the middle of a run: weights, and an optimizer that has made a step."
+    cfg = TrainingConfig(steps=10, device='cpu')
+    trainer = Trainer(Transformer(preset(name, vocab_size=37_000)), train=[([5, 6], [7, 8])], cfg=cfg, out=out)
+    for p in trainer.model.parameters(): p.grad = torch.full_like(p, 1e-3)
+    trainer.optimizer.step()
+    trainer.optimizer.zero_grad()
+    trainer.loss = 1.
+    return trainer
+
+
+def timed(begin, end):
+    "Seconds until `begin` comes back, and until `end` has been waited for."
+    start = time.perf_counter()
+    begun = begin()
+    stall = time.perf_counter() - start
+    end(begun)
+    return stall, time.perf_counter() - start
+
+
+def ways(trainer, out):
+    "Name -> a function that writes one checkpoint: (seconds of stall, seconds until it is written)."
+    def states(): return {'model': trainer.model.state_dict(), 'optimizer': trainer.optimizer.state_dict()}
+    def disk(): return dcp.FileSystemWriter(out/'dcp', overwrite=True, sync_files=True)
+    return {
+        'ours': lambda: timed(lambda: trainer.save(wait=False), lambda _: trainer.written()),
+        'ours, waiting': lambda: timed(trainer.save, lambda _: None),
+        'DCP async_save': lambda: timed(lambda: dcp.async_save(states(), storage_writer=disk()), lambda f: f.result()),
+        'DCP save': lambda: timed(lambda: dcp.save(states(), storage_writer=disk()), lambda _: None),
+    }
+
+
+def measure(name, rounds):
+    with tempfile.TemporaryDirectory(dir='.') as folder:
+        trainer = trainer_of(name, Path(folder)/'run')
+        found = {way: [] for way in ways(trainer, Path(folder))}
+        for i in range(rounds + 1):
+            for way, write in ways(trainer, Path(folder)).items():
+                trainer.step += 1
+                trainer.log = [{'step': trainer.step}]  # a regular one: those before go
+                seconds = write()
+                if i: found[way].append(seconds)  # the first round warms up
+        size = sum(file.stat().st_size for file in checkpoints.newest(trainer.out).iterdir())
+    rows = {way: {'stall_s': [round(s, 3) for s, _ in seconds], 'written_s': [round(w, 3) for _, w in seconds]}
+            for way, seconds in found.items()}
+    return {'name': name, 'bytes': size, 'torch': torch.__version__, 'on': machine(trainer.device), 'ways': rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--presets', nargs='+', default=['base', 'big'])
+    parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--json', action='store_true', help='Keep the results')
+    args = parser.parse_args()
+    dist.init_process_group('gloo', init_method='tcp://127.0.0.1:29611', rank=0, world_size=1)  # async_save wants one
+    for name in args.presets:
+        row = measure(name, args.rounds)
+        print(f"{name}: {row['bytes']/1e9:.2f} GB on {row['on']}")
+        ours = median(row['ways']['ours']['stall_s'])
+        for way, found in row['ways'].items():
+            stall, written = median(found['stall_s']), median(found['written_s'])
+            print(f'  {way:15} stall {stall:7.2f} s ({stall/ours:5.2f} of ours)   written after {written:7.2f} s')
+        if args.json: keep(row, OUT, ('name',))
+    dist.destroy_process_group()
+
+
+if __name__ == '__main__': main()
