@@ -1,6 +1,6 @@
 """Several hosts on one machine: network namespaces of Linux, each with an address and a cable of its own to one switch.
 
-    with Hosts(2, rate='1gbit') as (front, first, second):
+    with Hosts(2, gbit=1) as (front, first, second):
         serve_store(front)
         agents = [host.start('torchrun', *rendezvous(front, host), 'script.py') for host in (first, second)]
         first.lose()
@@ -19,8 +19,8 @@ import time
 from contextlib import suppress
 
 PORT = 29400
-# torchrun since torch 2.5 lets the processes use a store in the agent of rank 0, whose address it says once: a host that
-# joins later waits for it in vain. With this each round has a store of its own.
+# Since 2.5 the processes share a store in rank 0's agent, which says its address in the first round only: a host that
+# joins later waits for it in vain. With this every round has a store of its own.
 ELASTIC = {'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': '1'}
 CLONE_NEWNET = 0x40000000  # of <sched.h>
 # What torchrun asks about the others, in a process of its own
@@ -37,7 +37,7 @@ def why_not():
     missing = [name for name in ('ip', 'tc') if not shutil.which(name)]
     if missing: return f'there is no program {missing[0]} (package iproute2)'
     try:
-        with Hosts(1, rate='1gbit'): return None
+        with Hosts(1, gbit=1): return None
     except NoHost as e: return str(e)
 
 
@@ -60,17 +60,21 @@ class Host:
 
     def ip(self, *words): return run('ip', '-n', self.name, *words)
 
-    def plug(self, front, number, rate):
-        "A cable to the front's switch; `rate` holds for both directions."
+    def plug(self, front, number, gbit):
+        "A cable to the front's switch; `gbit` limits both directions."
         self.front, self.port = front, f'port{number}'
         front.ip('link', 'add', self.port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', self.name)
         front.ip('link', 'set', self.port, 'master', 'switch', 'up')
         self.ip('address', 'add', f'{self.address}/24', 'dev', 'eth0')
         self.ip('link', 'set', 'eth0', 'up')
-        # A burst is what passes before the limit is felt: a few milliseconds of the fastest, or the limit is missed
-        shape = ['root', 'tbf', 'rate', rate, 'burst', '4mb', 'latency', '50ms']
-        for host, card in ((front, self.port), (self, 'eth0')) if rate else ():
-            run('tc', '-n', host.name, 'qdisc', 'add', 'dev', card, *shape)
+        if gbit: self.limit(gbit)
+
+    def limit(self, gbit):
+        "Let the cable carry so many Gbit/s in each direction; None: as much as it can."
+        # burst is what passes before the limit is felt: 4 ms; with less, the kernel's clock is too coarse for it
+        rate = ['tbf', 'rate', f'{gbit}gbit', 'burst', round(gbit*5e5), 'latency', '50ms'] if gbit else ['noqueue']
+        for host, card in ((self.front, self.port), (self, 'eth0')):
+            run('tc', '-n', host.name, 'qdisc', 'replace', 'dev', card, 'root', *rate)
 
     def command(self, *words): return ['ip', 'netns', 'exec', self.name, *map(str, words)]
 
@@ -106,8 +110,8 @@ class Host:
 
 
 class Hosts:
-    "A switch and n hosts; with a rate (`1gbit`) in both directions of every cable. All goes away at the end."
-    def __init__(self, n, rate=None): self.n, self.rate, self.all = n, rate, []
+    "A switch and n hosts; with so many Gbit/s in both directions of every cable. All goes away at the end."
+    def __init__(self, n, gbit=None): self.n, self.gbit, self.all = n, gbit, []
 
     def __enter__(self):
         remove_forgotten()
@@ -122,7 +126,7 @@ class Hosts:
         front.ip('address', 'add', f'{front.address}/24', 'dev', 'switch')
         front.ip('link', 'set', 'switch', 'up')
         hosts = [self.host(f'host{i}', i) for i in range(1, self.n + 1)]
-        for i, host in enumerate(hosts, 1): host.plug(front, i, self.rate)
+        for i, host in enumerate(hosts, 1): host.plug(front, i, self.gbit)
         return front, *hosts
 
     def host(self, name, number):

@@ -28,7 +28,8 @@ if '--bfloat16' in options: model.float()
 cfg = TrainingConfig(steps=steps, batch_tokens=64, accumulate=4, warmup=4, clip=1., every=2, device='cpu',
     shard='--shard' in options, dtype='bfloat16' if '--bfloat16' in options else 'float32')
 trainer = Trainer(model, train=pairs, val=pairs[:20], cfg=cfg, out=out)
-if '--resume' in options or '--auto' in options and checkpoints.steps(out): trainer.resume()
+begun = trainer.world.from_first(lambda: bool(out.exists() and checkpoints.steps(out)))  # all see it, or none
+if '--resume' in options or '--auto' in options and begun: trainer.resume()
 if '--slow' in options:
     at_once = trainer.train_step
     def slowly(step):
