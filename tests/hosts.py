@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 PORT = 29400
 # Since 2.5 the processes share a store in rank 0's agent, which says its address in the first round only: a host that
@@ -170,3 +171,35 @@ def rendezvous(front, host, n=2, restarts=3, **conf):
         '--rdzv-backend', 'c10d', '--rdzv-id', 'run', '--rdzv-endpoint', f'{front.address}:{PORT}',
         '--rdzv-conf', ','.join(f'{key}={value}' for key, value in waiting.items()),
     ]
+
+
+class Run:
+    "One run on several hosts: the same command on each; what they write lies beside it, in `logs`."
+    def __init__(self, front, out, command, **conf):
+        self.front, self.out, self.command, self.conf = front, out, command, conf
+        self.logs = out.with_name('logs')
+        self.logs.mkdir()
+        self.agents, self.store = {}, serve_store(front)
+
+    def begin(self, host, *before):
+        "Start torchrun on a host; what comes `before` it starts it."
+        torchrun = Path(sys.executable).with_name('torchrun')
+        log = self.logs/f'{host.name}-{time.monotonic()}'
+        elastic = rendezvous(self.front, host, **self.conf)
+        self.agents[host] = host.start(*before, torchrun, *elastic, *self.command, log=log, environ=ELASTIC)
+
+    def wait_for_step(self, step):
+        deadline = time.monotonic() + 180
+        while not (self.out/f'step-{step:07}').exists():
+            assert time.monotonic() < deadline and all(agent.poll() is None for agent in self.agents.values()), self
+            time.sleep(.01)
+
+    def exit_codes(self): return [agent.wait(timeout=180) for agent in self.agents.values()]
+
+    def began_at(self):
+        "The steps at which processes have begun, by what the tests' script says."
+        return sorted({int(line.split()[-1]) for line in str(self).splitlines() if 'begins at' in line})
+
+    def __str__(self): return '\n'.join(f'{file.name}:\n{file.read_text()}' for file in sorted(self.logs.iterdir()))
+
+    __repr__ = __str__

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import hosts
 import pytest
-from conftest import BIN, begin, of_two
-from hosts import Hosts, rendezvous, serve_store
+from conftest import BIN, begin, of_two, two_processes
+from hosts import Hosts, Run, serve_store
 from test_distributed import assert_same, train
 
 from transformer_nb import checkpoints
@@ -47,32 +47,9 @@ def test_two_hosts_are_one_process(network, tmp_path):
     assert_same(out, train(alone, 6))
 
 
-class Run:
-    "One run on several hosts: the same command on each; what they write is in `logs`."
-    def __init__(self, front, folder, *options, **conf):
-        self.front, self.out, self.logs, self.options, self.conf = front, folder/'run', folder/'logs', options, conf
-        self.logs.mkdir()
-        self.agents, self.store = {}, serve_store(front)
-
-    def begin(self, host):
-        command = [SCRIPT, self.out, STEPS, '--auto', '--slow', *self.options]
-        elastic = rendezvous(self.front, host, **self.conf)
-        log = self.logs/f'{host.name}-{time.monotonic()}'
-        self.agents[host] = host.start(BIN/'torchrun', *elastic, *command, log=log, environ=hosts.ELASTIC)
-
-    def wait_for_step(self, step):
-        deadline = time.monotonic() + 120
-        while not (self.out/f'step-{step:07}').exists():
-            assert time.monotonic() < deadline and all(agent.poll() is None for agent in self.agents.values()), self
-            time.sleep(.01)
-
-    def exit_codes(self): return [agent.wait(timeout=180) for agent in self.agents.values()]
-
-    def began_at(self): return sorted({int(line.split()[-1]) for line in str(self).splitlines() if 'begins at' in line})
-
-    def __str__(self): return '\n'.join(f'{file.name}:\n{file.read_text()}' for file in sorted(self.logs.iterdir()))
-
-    __repr__ = __str__
+def new_run(front, folder, *options, **conf):
+    "The script of the tests on several hosts; each step takes a while, so that something can happen."
+    return Run(front, folder/'run', [SCRIPT, folder/'run', STEPS, '--auto', '--slow', *options], **conf)
 
 
 def assert_ends_as(run, whole):
@@ -94,7 +71,7 @@ def lines(run):
 def replace_host(network, tmp_path, victim, loss, spare=False):
     "One of two hosts goes in the middle of the run, and another agent comes with the same command."
     front, *both = network[:3]
-    run = Run(front, tmp_path)
+    run = new_run(front, tmp_path)
     for host in both: run.begin(host)
     run.wait_for_step(6)
     lost = both[victim]
@@ -129,7 +106,7 @@ def test_silence_and_a_new_address(network, tmp_path, whole, victim):
 @pytest.mark.slow
 def test_late_host(network, tmp_path, whole):
     front, first, second, _ = network
-    run = Run(front, tmp_path)
+    run = new_run(front, tmp_path)
     run.begin(first)
     time.sleep(15)
     assert not run.out.exists()
@@ -139,7 +116,7 @@ def test_late_host(network, tmp_path, whole):
 
 @pytest.mark.slow
 def test_host_that_never_comes(network, tmp_path):
-    run = Run(network[0], tmp_path, join_timeout=5)
+    run = new_run(network[0], tmp_path, join_timeout=5)
     run.begin(network[1])
     assert run.exit_codes() == [1] and 'RendezvousTimeoutError' in str(run)
 
@@ -148,7 +125,7 @@ def test_host_that_never_comes(network, tmp_path):
 def test_one_host_is_enough_and_a_second_helps(network, tmp_path, whole):
     "`--nnodes 1:2`: the first begins alone; when the second comes, both go on from the checkpoint."
     front, first, second, _ = network
-    run = Run(front, tmp_path, n='1:2', last_call_timeout=1)
+    run = new_run(front, tmp_path, n='1:2', last_call_timeout=1)
     run.begin(first)
     run.wait_for_step(4)
     run.begin(second)
@@ -159,9 +136,22 @@ def test_one_host_is_enough_and_a_second_helps(network, tmp_path, whole):
 
 
 @pytest.mark.slow
+def test_the_survivor_goes_on_alone(network, tmp_path, whole):
+    front, first, second, _ = network
+    run = new_run(front, tmp_path, n='1:2', last_call_timeout=10)
+    for host in (first, second): run.begin(host)
+    run.wait_for_step(6)
+    first.kill()
+    del run.agents[first]
+    assert run.exit_codes() == [0], run
+    assert [step for step, _ in lines(run.out)] == [step for step, _ in lines(whole)]
+    assert [loss for _, loss in lines(run.out)] == pytest.approx([loss for _, loss in lines(whole)], abs=1e-10, rel=0)
+
+
+@pytest.mark.slow
 def test_lost_store_ends_the_run_and_it_goes_on(network, tmp_path, whole):
     front, *both = network[:3]
-    run = Run(front, tmp_path)
+    run = new_run(front, tmp_path)
     for host in both: run.begin(host)
     run.wait_for_step(6)
     front.kill()
@@ -175,7 +165,7 @@ def test_lost_store_ends_the_run_and_it_goes_on(network, tmp_path, whole):
 def test_slow_disk(network, tmp_path, whole):
     "A checkpoint takes two seconds to reach the disk; a host dies while one is being written."
     front, *both = network[:3]
-    run = Run(front, tmp_path, '--slow-disk')
+    run = new_run(front, tmp_path, '--slow-disk')
     for host in both: run.begin(host)
     run.wait_for_step(4)
     time.sleep(1)
@@ -183,3 +173,48 @@ def test_slow_disk(network, tmp_path, whole):
     assert all(checkpoints.verify(path) is None for path in checkpoints.steps(run.out))
     run.begin(both[0])
     assert_ends_as(run, whole)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('data')
+    text = ''.join(' '.join('abcdefgh'[i % n] for i in range(n)) + '\n' for n in range(2, 9) for _ in range(40))
+    for lang in ('en', 'de'): (folder/f'train.{lang}').write_text(text)
+    return folder
+
+
+def tnb_train(data, out, steps):
+    settings = '--preset tiny --batch-tokens 128 --accumulate 2 --max-len 32 --every 20 --device cpu --steps'.split()
+    return ['--data', data, '--out', out, *settings, steps]
+
+
+@pytest.mark.slow
+def test_the_command_goes_on_by_itself(network, tmp_path, data):
+    "What the lesson types, once without an accident and once with one."
+    front, *both = network[:3]
+    status, log = two_processes('tnb-train', *tnb_train(data, tmp_path/'whole', 100))
+    assert status == [0, 0], log
+    out = tmp_path/'run'
+    run = Run(front, out, ['--no-python', BIN/'tnb-train', *tnb_train(data, out, 100), '--resume', 'auto'])
+    for host in both: run.begin(host)
+    run.wait_for_step(40)
+    both[0].lose()
+    both[0].plug_in()
+    run.begin(both[0])
+    assert_ends_as(run, tmp_path/'whole')
+
+
+@pytest.mark.slow
+def test_host_without_the_shared_folder(network, tmp_path, data):
+    "A host that does not see the checkpoints says so in one line, and none goes on without it."
+    front, first, second, _ = network
+    out = tmp_path/'shared'/'run'
+    status, log = two_processes('tnb-train', *tnb_train(data, out, 20))
+    assert status == [0, 0], log
+    run = Run(front, tmp_path/'run', ['--no-python', BIN/'tnb-train', *tnb_train(data, out, 40), '--resume', 'auto'],
+        restarts=0)
+    run.begin(first)
+    # `ip netns exec` gives its program file systems of its own: what is mounted there, no other sees
+    run.begin(second, 'sh', '-c', f'mount -t tmpfs none {out.parent} && exec "$@"', 'sh')
+    assert set(run.exit_codes()) == {1}
+    assert f'{out}/step-0000020: process 1 does not find what process 0 has found' in str(run)
