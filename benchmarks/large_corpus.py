@@ -24,7 +24,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import torch
+from common import cpu_name, keep
 
+OUT = Path(__file__).parent/'results'/'large_corpus.json'
 WORDS, PART = 200_000, 10_000
 MODEL = ['--preset', 'tiny', '--batch-tokens', '4096', '--device', 'cpu', '--threads', '1', '--seed', '1']
 
@@ -194,11 +196,14 @@ def main():
     parser.add_argument('--pairs', type=int, default=5_000_000)
     parser.add_argument('--workers', type=int, default=2)
     parser.add_argument('--steps', type=int, default=60)
+    parser.add_argument('--json', action='store_true', help='Keep the results, for the lesson on shards')
     args = parser.parse_args()
     work = {'generate': lambda: generate(args.folder, args.pairs),
             'prepare': lambda: prepare(args.folder, args.workers), 'train': lambda: train(args.folder, args.steps),
             'speed': lambda: speed(args.folder, args.steps), 'order': lambda: order(args.folder)}
-    print(json.dumps(work[args.what](), indent=1))
+    found = work[args.what]()
+    print(json.dumps(found, indent=1))
+    if args.json and found: keep({'what': args.what, 'found': found, 'on': cpu_name()}, OUT, ('what',))
 
 
 if __name__ == '__main__': main()

@@ -19,7 +19,7 @@ FLOORS = [  # from the ground up: a module imports from its own floor and from t
     {'english_german.agreement', 'english_german.clauses', 'english_german.constructions', 'english_german.grammar'},
     {'corpora', 'tokenizer', 'batching', 'optimizer', 'regularization', 'checkpoints', 'evaluation'},
     {'engine.packing', 'engine.costs', 'engine.distributed', 'engine.products', 'engine.inference', 'engine.runs',
-     'engine.formats', 'engine.cleaning', 'engine.shards'},
+     'engine.formats', 'engine.cleaning', 'engine.shards', 'engine.recipes'},
     {'serving', 'engine.marian_nmt'},
     {'interop'},
     {'training', 'decoding', 'translation'},

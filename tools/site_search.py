@@ -39,11 +39,13 @@ def add_search(html, to_root):
 
 
 class Prose(HTMLParser):
-    "Title and sections of a page: `[[id, heading, text], ...]`; what stands above the first heading has no id."
+    """Title and sections of a page: `[[id, heading, text], ...]`; what stands above the first heading has no id. An
+    entry of the API, a heading that a cell has put out, is a name alone: the prose below it belongs to the section."""
 
     def __init__(self, html):
         super().__init__()
         self.sections, self.title, self.open, self.skipped, self.ended = [["", "", ""]], "", [], 0, False
+        self.section = self.sections[0]  # whose text is read
         self.feed(html[html.index("<main"):])
 
     def handle_starttag(self, tag, attrs):
@@ -58,6 +60,8 @@ class Prose(HTMLParser):
         self.skipped += skip
         if tag in HEADINGS and attrs.get("data-anchor-id"):
             self.sections.append([attrs["data-anchor-id"], "", ""])
+            if not self.skipped:
+                self.section = self.sections[-1]
 
     def handle_endtag(self, tag):
         self.ended = True
@@ -76,7 +80,7 @@ class Prose(HTMLParser):
         elif not HEADINGS.isdisjoint(inside):
             self.sections[-1][1] += data
         elif not self.skipped:
-            self.sections[-1][2] += data
+            self.section[2] += data
 
 
 # ---- the index

@@ -7,7 +7,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/cli.html.md"""
 # %% auto #0
 __all__ = ['RESUME', 'train_command', 'translate_command', 'evaluate_command', 'average_command', 'export_command',
            'parse_command', 'demo_command', 'progress_command', 'data_command', 'train', 'translate', 'evaluate',
-           'average', 'parse', 'demo', 'progress', 'export', 'clean', 'check_data', 'prepare']
+           'average', 'parse', 'demo', 'progress', 'export', 'clean', 'check_data', 'prepare', 'recipe']
 
 # %% ../nbs/21_cli.ipynb #1cee8a25
 import os
@@ -30,7 +30,7 @@ from tqdm import tqdm
 from . import __version__, checkpoints
 from .core import InputError, profile, seeded
 from .corpora import Split, decode_line, load_corpus
-from .engine import cleaning, shards
+from .engine import cleaning, recipes, shards
 from .engine.distributed import World
 from .engine.runs import NotFinite, refuse_used
 from .evaluation import score
@@ -72,13 +72,14 @@ def _options(function, name, pos):
     return {option: getattr(given, option) for option in signature(function).parameters}
 
 # %% ../nbs/21_cli.ipynb #066cd35a
-def _new(pairs, cfg, vocab_size, world, seed):
+def _new(pairs, cfg, options, world):
     "A new run's tokenizer, learned once however many processes there are, and its model."
+    vocab_size = options.get('vocab_size')
     if isinstance(pairs, shards.Shards): tokenizer = _of_shards(pairs, vocab_size)
     else:
         sentences = (side for pair in pairs for side in pair)
         tokenizer = world.from_first(lambda: train_tokenizer(sentences, vocab_size))
-    with seeded(seed): return tokenizer, Transformer(replace(cfg, vocab_size=tokenizer.vocab_size))
+    with seeded(options['seed']): return tokenizer, Transformer(replace(cfg, vocab_size=tokenizer.vocab_size))
 
 def _of_shards(pairs, vocab_size):
     if vocab_size in (None, pairs.tokenizer.vocab_size): return pairs.tokenizer
@@ -103,6 +104,16 @@ def _defaults(found, world, data, preset, minutes):
     dropout = 0. if data == 'builtin' else model_preset(preset).dropout
     dtype = 'auto' if minutes else 'float32'
     return suited(preset, minutes) | {'steps': 2000, 'dropout': dropout, 'dtype': dtype, 'accumulate': world.size}
+
+def _what(asked, found):
+    "Corpus, languages, preset and recipe: those that were asked for, else those of the run that is resumed."
+    preset, recipe, run = asked.get('preset', 'tiny'), asked.get('recipe'), found.training if found else {}
+    if preset not in PRESETS:
+        raise InputError(f"--preset {preset}: no such preset; choose one of {', '.join(PRESETS)}")
+    if recipe and not {'data'} & (asked.keys() | run.keys()):
+        raise InputError(f"--recipe {recipe}: give a corpus with --data; tnb-data recipe {recipe} shows how to make it")
+    others = {'data': 'builtin', 'src': 'en', 'tgt': 'de', 'preset': 'tiny', 'recipe': None}
+    return {name: asked.get(name, run.get(name, other)) for name, other in others.items()}
 
 # %% ../nbs/21_cli.ipynb #4b385f42
 def _check_unused(out):
@@ -135,14 +146,15 @@ def _bleu(tokenizer, pairs):
 
 # %% ../nbs/21_cli.ipynb #cc42df8c
 def train(
-    data:str='builtin',      # 'builtin', a folder with train.SRC and train.TGT, two files, comma between, or shards
+    data:str=None,           # A folder with train.SRC, train.TGT; two files, comma between; shards; builtin (default)
     out:str='runs/model',    # Directory of the run, for its checkpoints
-    src:str='en',            # Source language: the file name's ending
-    tgt:str='de',            # Target language: the file name's ending
-    preset:str='tiny',       # Size of the model: tiny, small, base, big, or a row of Table 3 (A1 ... E)
+    src:str=None,            # Source language: the file name's ending (default: en)
+    tgt:str=None,            # Target language: the file name's ending (default: de)
+    preset:str=None,         # Size of the model: tiny, small, base, big, or a row of Table 3, A1 ... E (default: tiny)
     steps:int=None,          # Optimizer steps (default: 2000 if no minutes are given)
     minutes:float=None,      # Minutes of training
     corpus_size:int=40_000,  # Training pairs of the built-in corpus
+    recipe:str=None,         # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
     vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
     batch_tokens:int=None,   # Padded tokens per micro-batch (default: 4096; with minutes and a small preset 1536)
     accumulate:int=None,     # Micro-batches a step (default: one for each process)
@@ -159,6 +171,7 @@ def train(
     compile:bool=False,      # Compile the layers with torch.compile (needs a C++ compiler)?
     shard:bool=False,        # Under torchrun: share the weights out among the processes (FSDP2)?
     every:int=None,          # Steps from checkpoint to checkpoint (default: 20 checkpoints in a run)
+    average_last:int=None,   # Checkpoints that are kept, and averaged at the end (default: 5; the paper's big: 20)
     patience:int=None,       # Checkpoints without a better validation loss before the run stops early
     bleu:int=0,              # Validation sentences to translate for BLEU at each checkpoint
     tensorboard:bool=False,  # Write the metrics for TensorBoard too?
@@ -166,31 +179,30 @@ def train(
     resume:Annotated[str, RESUME]=None  # Go on from the run's newest checkpoint, with its settings; auto: or begin
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
-    asked = {name: value for name, value in locals().items() if value is not None}
-    if preset not in PRESETS:
-        raise InputError(f"--preset {preset}: no such preset; choose one of {', '.join(PRESETS)}")
+    typed = {name: value for name, value in locals().items() if value is not None}
+    asked = recipes.filled(typed, recipes.load_recipe(recipe) if recipe else None)
     if not resume: _check_unused(out)
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")
     world = World(device)
     found = _found(out, resume, world)
-    if steps is not None or minutes is not None: asked |= {'steps': steps, 'minutes': minutes}  # not one of the run's
-    options = _defaults(found, world, data, preset, minutes) | asked
+    what = _what(asked, found)
+    options = _defaults(found, world, what['data'], what['preset'], asked.get('minutes')) | asked
     # made now: what makes no sense is refused before the vocabulary is learned
-    cfg = model_preset(preset, max_len=max_len, norm=options['norm'], dropout=options['dropout'])
+    cfg = model_preset(what['preset'], max_len=max_len, norm=options['norm'], dropout=options['dropout'])
     names = signature(TrainingConfig).parameters.keys() & options.keys()
     settings = TrainingConfig(**{name: options[name] for name in names})
-    corpus = shards.load_data(data, src, tgt, corpus_size, drop_empty, max_len)
+    corpus = shards.load_data(what['data'], what['src'], what['tgt'], corpus_size, drop_empty, max_len)
     pairs, val = corpus['train'], corpus.splits.get('val', Split([]))
-    about = {'data': _where(data), 'src': corpus.src, 'tgt': corpus.tgt, 'corpus_size': corpus_size, 'preset': preset,
+    about = what | {'data': _where(what['data']), 'src': corpus.src, 'tgt': corpus.tgt, 'corpus_size': corpus_size,
         'pairs': len(pairs), 'shards': getattr(pairs, 'digest', None)}
     if found: _check_same(found, cfg, about)
-    tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, vocab_size, world, seed)
+    tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, options, world)
     trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out, about=about,
         score=_bleu(tokenizer, val[:bleu]), world=world)
     trainer.resumed_by, trainer.ours = '--resume', bool(resume)
     del corpus, pairs  # the texts: from here on there are ids
     if found: trainer.resume(found)
-    elif minutes:
+    elif settings.minutes:
         trainer.choose_threads()
         if not asked.keys() & {'warmup', 'lr_factor'}: trainer.shorten_warmup(trainer.expected_steps())
     _run(trainer)
@@ -495,6 +507,13 @@ def prepare(
     print(f"{out}: {pairs:,} pairs, {tokens:,} tokens, {made['vocab_size']:,} word pieces, "
         f"{len(made['shards'])} shards; {too_long:,} pairs were too long", file=sys.stderr)
 
+def recipe(
+    name:str='',  # A recipe of the package, or a file .toml; without a name all recipes are listed
+    gpus:int=1    # GPUs of this machine
+):
+    "The paper's runs and two small ones: what to type from nothing to a score, what to expect, hours and price."
+    print(recipes.described(recipes.load_recipe(name), gpus) if name else recipes.overview())
+
 def _verbs(functions, name):
     "A command whose first word says what to do."
     def run():
@@ -503,7 +522,7 @@ def _verbs(functions, name):
         parser.add_argument('--version', action='version', version=f'transformer_nb {__version__}')
         verb = parser.parse_args(sys.argv[1:2]).verb
         sys.argv[:2] = [f'{name} {verb}']
-        _command(functions[verb], f'{name} {verb}')()
+        _command(functions[verb], f'{name} {verb}', pos=['name'])()
     return run
 
 # %% ../nbs/21_cli.ipynb #7e80c122
@@ -515,4 +534,4 @@ export_command = _command(export, 'tnb-export')
 parse_command = _command(parse, 'tnb-parse', pos=['file'])
 demo_command = _command(demo, 'tnb-demo')
 progress_command = _command(progress, 'tnb-progress')
-data_command = _verbs({'clean': clean, 'check': check_data, 'prepare': prepare}, 'tnb-data')
+data_command = _verbs({'clean': clean, 'check': check_data, 'prepare': prepare, 'recipe': recipe}, 'tnb-data')

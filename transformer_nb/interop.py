@@ -225,6 +225,7 @@ def _model(file, state, config, generation):
     pad = config['pad_token_id']
     try:
         weights, tie = _our_weights(state, config)
+        state.clear()  # they go before the model comes: a quarter less memory
         if config['decoder_start_token_id'] == pad: weights = with_start(weights, pad)
         weights = _without_zeros(weights)
         cfg = _our_config(config, generation, weights, tie)
