@@ -1,13 +1,19 @@
 """A few steps of training in float64 for tests/test_distributed.py, alone or by torchrun:
 
-    train_together.py OUT STEPS [--shard] [--resume] [--bfloat16]
+    train_together.py OUT STEPS [--shard] [--resume] [--auto] [--bfloat16] [--slow] [--slow-disk]
+
+`--auto` goes on where there is something to go on from. With `--slow` each step takes a tenth of a second more, so that
+something can happen meanwhile; with `--slow-disk` each file of a checkpoint takes half a second to reach the disk.
 """
 
+import os
 import sys
+import time
 from pathlib import Path
 
 import torch
 
+from transformer_nb import checkpoints
 from transformer_nb.core import seed_everything
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
@@ -22,6 +28,20 @@ if '--bfloat16' in options: model.float()
 cfg = TrainingConfig(steps=steps, batch_tokens=64, accumulate=4, warmup=4, clip=1., every=2, device='cpu',
     shard='--shard' in options, dtype='bfloat16' if '--bfloat16' in options else 'float32')
 trainer = Trainer(model, train=pairs, val=pairs[:20], cfg=cfg, out=out)
-if '--resume' in options: trainer.resume()
+begun = trainer.world.from_first(lambda: bool(out.exists() and checkpoints.steps(out)))  # all see it, or none
+if '--resume' in options or '--auto' in options and begun: trainer.resume()
+if '--slow' in options:
+    at_once = trainer.train_step
+    def slowly(step):
+        time.sleep(.1)
+        return at_once(step)
+    trainer.train_step = slowly
+if '--slow-disk' in options:
+    fsync = os.fsync
+    def after_a_while(file):
+        time.sleep(.5)
+        fsync(file)
+    os.fsync = after_a_while
+print('begins at step', trainer.step, flush=True)
 trainer.fit(quiet=True)
 trainer.world.close()
