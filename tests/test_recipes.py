@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 from inspect import signature
-from pathlib import Path
 
 import pytest
 from conftest import ROOT, tnb
@@ -27,7 +26,8 @@ SMALL = {  # what is typed besides, so that the walk takes half a minute
     'prepare': '--vocab-size 60 --workers 1', 'clean': '--workers 1 --any-language',
     'train': '--preset tiny --steps 250 --batch-tokens 256 --accumulate 1 --warmup 60 --lr-factor 0.5 --every 20 '
              '--average-last 3 --dropout 0 --norm pre --dtype float32 --device cpu --threads 1'}
-WORDS = dict(a='ein', the='der', dog='Hund', cat='Kater', bird='Vogel', sees='sieht', likes='mag', small='klein', old='alt')
+WORDS = dict(a='ein', the='der', dog='Hund', cat='Kater', bird='Vogel', sees='sieht', likes='mag', small='klein',
+             old='alt')
 
 
 # What the recipes say
@@ -140,7 +140,8 @@ def test_what_is_typed_wins_and_a_resumed_run_keeps_its_own(tmp_path):
     assert status == 0, err
     about = settings_of(tmp_path/'run')
     kept = about['settings']
-    assert (about['recipe'], about['preset'], kept['steps'], kept['batch_tokens']) == ('wmt14-en-fr-big', 'tiny', 2, 256)
+    assert (about['recipe'], about['preset']) == ('wmt14-en-fr-big', 'tiny')
+    assert (kept['steps'], kept['batch_tokens']) == (2, 256)
     assert (kept['accumulate'], kept['warmup'], kept['average_last'], kept['every']) == (8, 4000, 20, 600)
     status, _, err = tnb('tnb-train', '--resume', '--steps', 3, *run[2:])  # neither recipe nor corpus
     assert status == 0 and '3 steps' in err, err
@@ -229,5 +230,5 @@ def test_the_dry_run_on_news(tmp_path):
     assert found['pairs'] == 13_573 and [step['what'] for step in found['steps']][-2:] == ['eval', 'translate']
     assert 'tok:13a' in found['signature'] and 0 <= found['bleu'] < 100
     test = {line for lang in ('eng', 'deu') for line in (tmp_path/'place/wmt14-en-de'/f'test1.{lang}').open()}
-    held_out = [Path(tmp_path/'place/wmt14-en-de-clean'/f'train.{lang}').read_text().split('\n') for lang in ('eng', 'deu')]
-    assert len(test) > 900 and not test & {f'{line}\n' for side in held_out for line in side}
+    train = [(tmp_path/'place/wmt14-en-de-clean'/f'train.{lang}').open() for lang in ('eng', 'deu')]
+    assert len(test) > 900 and not test & {line for side in train for line in side}
