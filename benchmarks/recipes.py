@@ -11,21 +11,19 @@ again. With `taskset -c 0` before it, all is done on one core: `cores` in the re
 import argparse
 import json
 import os
-import random
 import subprocess
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 from common import cpu_name, keep
 
-from transformer_nb.corpora import load_corpus, read_lines
+from transformer_nb.corpora import load_corpus
+from transformer_nb.engine.recipes import load_recipe, split_tatoeba
 from transformer_nb.evaluation import score
 from transformer_nb.experiments.table2 import paper_bleu
 from transformer_nb.translation import Translator
 
 OUT, RUNS = Path(__file__).parent/'results'/'recipes.json', Path(__file__).parents[1]/'runs'
-HELD_OUT = 1000  # English sentences of Tatoeba for validation, and as many for the test
 
 
 @dataclass
@@ -42,15 +40,23 @@ class Recipe:
         return tatoeba(place/'tatoeba'/f"eng-{self.src if self.tgt == 'eng' else self.tgt}.txt.gz")
 
 
+def packaged(name):
+    "Minutes and options of a recipe that comes with the package, whose settings are these; all others are below."
+    options = dict(load_recipe(name).train)
+    assert options.pop('preset') == 'tiny'  # what tnb-train takes by itself
+    minutes = options.pop('minutes')
+    return minutes, ' '.join(f"--{option.replace('_', '-')} {value:{'g' if type(value) is float else ''}}"
+                             for option, value in options.items())
+
+
 # Everything that tnb-train would choose by the minutes and the machine is given: the command says what was measured
 # more and smaller steps, where sentences are short
-SHORT = '--batch-tokens 1536 --warmup 600 --lr-factor 1 --dtype float32'
+SHORT = packaged('tatoeba')[1]
 RECIPES = {
-    'multi30k-en-de': Recipe('Multi30k', 'multi30k', 'en', 'de', 25,
-                             '--batch-tokens 4096 --warmup 1000 --lr-factor 1.8 --dtype float32 --threads 2'),
+    'multi30k-en-de': Recipe('Multi30k', 'multi30k', 'en', 'de', *packaged('multi30k')),
     'multi30k-en-de-long': Recipe('Multi30k', 'multi30k', 'en', 'de', 90, SHORT),
     'multi30k-de-en': Recipe('Multi30k', 'multi30k', 'de', 'en', 12, SHORT),
-    'tatoeba-eng-fra': Recipe('Tatoeba', 'tatoeba', 'eng', 'fra', 20, SHORT),
+    'tatoeba-eng-fra': Recipe('Tatoeba', 'tatoeba', 'eng', 'fra', *packaged('tatoeba')),
     'tatoeba-jpn-eng': Recipe('Tatoeba', 'tatoeba', 'jpn', 'eng', 12, SHORT),
     'enja': Recipe('small-parallel-enja (in words, lower case)', 'small-parallel-enja', 'en', 'ja', 15, SHORT),
     'tatoeba-kor-eng': Recipe('Tatoeba', 'tatoeba', 'kor', 'eng', 3,
@@ -60,20 +66,8 @@ RECIPES = {
 
 def tatoeba(file):
     "A corpus folder, split by English sentence: no sentence of the test, in whatever translation, is in training."
-    groups = defaultdict(list)
-    for line in read_lines(file):
-        english, other = line.split('\t')[:2]
-        groups[english].append(other)
-    english = sorted(groups)
-    random.Random(0).shuffle(english)
-    splits = {'test': english[:HELD_OUT], 'val': english[HELD_OUT:2*HELD_OUT], 'train': english[2*HELD_OUT:]}
     folder = RUNS/'corpora'/file.name.removesuffix('.txt.gz')
-    folder.mkdir(parents=True, exist_ok=True)
-    for split, sentences in splits.items():
-        most = None if split == 'train' else 1  # one reference, the first
-        pairs = [(e, other) for e in sentences for other in groups[e][:most]]
-        for lang, side in zip(folder.name.split('-'), zip(*pairs)):
-            (folder/f'{split}.{lang}').write_text(''.join(line + '\n' for line in side), encoding='utf-8')
+    if not folder.exists(): split_tatoeba(file, folder, *folder.name.split('-'))
     return folder
 
 
