@@ -34,6 +34,7 @@ while True: time.sleep(60)'''
 
 def why_not():
     "Why this machine cannot have several hosts; None where it can."
+    if sys.platform != 'linux': return 'network namespaces are of Linux'
     if os.geteuid() != 0: return 'network namespaces want root'
     missing = [name for name in ('ip', 'tc') if not shutil.which(name)]
     if missing: return f'there is no program {missing[0]} (package iproute2)'
@@ -54,10 +55,8 @@ def run(*command):
 
 class Host:
     "One network namespace, and what runs in it."
-    def __init__(self, name, address):
-        self.name, self.address, self.port = name, address, None
-        run('ip', 'netns', 'add', name)
-        self.ip('link', 'set', 'lo', 'up')
+    def __init__(self, name, address=None):
+        self.name, self.address, self.port, self.started = name, address, None, []
 
     def ip(self, *words): return run('ip', '-n', self.name, *words)
 
@@ -83,7 +82,9 @@ class Host:
         "Start a program here; what it writes is added to the file `log`."
         out = open(log, 'ab') if log else None
         environ = os.environ | {'GLOO_SOCKET_IFNAME': 'eth0', 'OMP_NUM_THREADS': '1'} | (environ or {})
-        return subprocess.Popen(self.command(*command), env=environ, **{'stdout': out, 'stderr': out} | kwargs)
+        started = subprocess.Popen(self.command(*command), env=environ, **{'stdout': out, 'stderr': out} | kwargs)
+        self.started.append(started)
+        return started
 
     def sent(self):
         "Bytes that have left through the cable so far, with the headers of the packets."
@@ -95,6 +96,7 @@ class Host:
 
     def kill(self):
         "SIGKILL for every process here. The kernel still says goodbye for them: the others' connections are closed."
+        for program in self.started: program.kill()  # it may be on its way here
         while found := run('ip', 'netns', 'pids', self.name).split():
             for pid in map(int, found):
                 with suppress(ProcessLookupError): os.kill(pid, signal.SIGKILL)
@@ -132,7 +134,9 @@ class Hosts:
 
     def host(self, name, number):
         host = Host(f'tnb-{os.getpid()}-{name}', f'10.77.0.{number}')
+        run('ip', 'netns', 'add', host.name)
         self.all.append(host)
+        host.ip('link', 'set', 'lo', 'up')
         return host
 
     def __exit__(self, *_):
@@ -144,9 +148,7 @@ def remove_forgotten():
     for name in run('ip', 'netns', 'list').split():
         pid = re.fullmatch(r'tnb-(\d+)-\w+', name)
         if pid and not os.path.exists(f'/proc/{pid[1]}'):
-            host = Host.__new__(Host)
-            host.name = name
-            with suppress(NoHost): host.remove()  # another test may be removing it too
+            with suppress(NoHost): Host(name).remove()  # another test may be removing it too
 
 
 def enter(name):
