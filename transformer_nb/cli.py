@@ -507,6 +507,7 @@ def prepare(
     print(f"{out}: {pairs:,} pairs, {tokens:,} tokens, {made['vocab_size']:,} word pieces, "
         f"{len(made['shards'])} shards; {too_long:,} pairs were too long", file=sys.stderr)
 
+# %% ../nbs/21_cli.ipynb #clirec06
 def recipe(
     name:str='',  # A recipe of the package, or a file .toml; without a name all recipes are listed
     gpus:int=1    # GPUs of this machine
