@@ -220,7 +220,6 @@ def _ending(trainer):
     watched = f", validation loss {loss}" if loss else ''
     return f"{trainer.out}/averaged: {trainer.step:,} steps in {trainer.seconds/60:.1f} minutes{watched}"
 
-# %% ../nbs/21_cli.ipynb #f52216cd
 def _beginning(trainer):
     "What is trained, and with which settings: two lines."
     cfg, model, world = trainer.cfg, trainer.model.cfg, trainer.world
