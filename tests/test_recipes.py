@@ -15,7 +15,7 @@ from transformer_nb import checkpoints
 from transformer_nb.cli import train
 from transformer_nb.core import InputError
 from transformer_nb.corpora import load_corpus
-from transformer_nb.engine.recipes import FOLDER, TABLES, load_recipe, names, split_tatoeba, walk
+from transformer_nb.engine.recipes import FOLDER, TABLES, cost_lines, described, load_recipe, names, split_tatoeba, walk
 from transformer_nb.experiments.table2 import TABLE2
 from transformer_nb.training import TrainingConfig
 from transformer_nb.transformer import preset
@@ -217,6 +217,19 @@ def test_a_file_of_ones_own_is_walked_by_its_path(tmp_path):
     (tmp_path/'mine.toml').write_text(TEXT, encoding='utf-8')
     command = dict(walk(load_recipe(tmp_path/'mine.toml')))['train']
     assert f"--recipe {tmp_path/'mine.toml'} " in command and command.endswith('--out runs/mine')
+
+
+@pytest.mark.parametrize('other', ['batch_tokens = 3126', 'preset = "small"', 'minutes = 5', 'accumulate = 4'])
+def test_hours_are_given_for_the_papers_batch_and_models_alone(other, tmp_path):
+    "And whatever else a recipe of one's own says, it is described."
+    text = (FOLDER/'wmt14-en-de-base.toml').read_text(encoding='utf-8')
+    key = 'steps' if 'minutes' in other else other.split()[0]
+    (tmp_path/'mine.toml').write_text(re.sub(rf'^{key} = .*', other, text, flags=re.M), encoding='utf-8')
+    (tmp_path/'bare.toml').write_text(text.partition('[prepare]')[0] + '[train]' + text.partition('[train]')[2])
+    assert len([line for line in cost_lines(load_recipe('wmt14-en-de-base')) if ' hours ' in line]) == 4
+    for file in ('mine.toml', 'bare.toml'):
+        recipe = load_recipe(tmp_path/file)
+        assert cost_lines(recipe) == [] and 'Expected: BLEU 27.3' in described(recipe)
 
 
 @pytest.mark.slow

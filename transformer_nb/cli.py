@@ -220,7 +220,6 @@ def _ending(trainer):
     watched = f", validation loss {loss}" if loss else ''
     return f"{trainer.out}/averaged: {trainer.step:,} steps in {trainer.seconds/60:.1f} minutes{watched}"
 
-# %% ../nbs/21_cli.ipynb #f52216cd
 def _beginning(trainer):
     "What is trained, and with which settings: two lines."
     cfg, model, world = trainer.cfg, trainer.model.cfg, trainer.world
@@ -507,6 +506,7 @@ def prepare(
     print(f"{out}: {pairs:,} pairs, {tokens:,} tokens, {made['vocab_size']:,} word pieces, "
         f"{len(made['shards'])} shards; {too_long:,} pairs were too long", file=sys.stderr)
 
+# %% ../nbs/21_cli.ipynb #clirec06
 def recipe(
     name:str='',  # A recipe of the package, or a file .toml; without a name all recipes are listed
     gpus:int=1    # GPUs of this machine

@@ -15,6 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from shlex import quote
 
 from ..core import InputError
 from ..corpora import stream_lines
@@ -102,9 +103,9 @@ def walk(
             ('prepare', f'tnb-data prepare {clean} {languages} --vocab-size {size} --out {text}')]
     together = f'torchrun --standalone --nproc-per-node {gpus} --no-python ' if gpus > 1 else ''
     run, search = f'runs/{recipe.name}', f"--beam {recipe.decode['beam']} --alpha {recipe.decode['alpha']:g}"
-    return steps + [('train', f'{together}tnb-train --recipe {recipe.given} --data {text} --out {run}'),
+    return steps + [('train', f'{together}tnb-train --recipe {quote(recipe.given)} --data {text} --out {run}'),
         ('eval', f'tnb-eval {run} {search}'),
-        ('translate', f"echo '{recipe.data['example']}' | tnb-translate {run} {search}")]
+        ('translate', f"echo {quote(recipe.data['example'])} | tnb-translate {run} {search}")]
 
 # %% ../../nbs/engine/09_recipes.ipynb #rec00029
 def split_tatoeba(
@@ -137,12 +138,13 @@ def _both(one, other, digits): return f'{one:,.{digits}f} to {other:,.{digits}f}
 def cost_lines(
     recipe:Recipe,     # Which run
     machines=MACHINES  # On which machines, see `engine.costs`
-) -> list[str]:        # A line for each machine, then what they assume; none for a recipe whose time was measured
-    "Hours and dollars of a run of the paper, at best and at worst."
-    name, steps = recipe.train['preset'], recipe.train.get('steps')
-    if name not in PAPER_STEP or not steps: return []
-    cfg, use = preset(name, vocab_size=recipe.prepare['vocab_size']), paper_utilisation(name)
-    lines, micro_batches = [], recipe.train.get('accumulate', 1)
+) -> list[str]:        # A line for each machine, then what they assume; none where model or batch are others
+    "Hours and dollars of a run with the paper's models and batch, at best and at worst."
+    name, steps, micro_batches = (recipe.train.get(key) for key in ('preset', 'steps', 'accumulate'))
+    size = recipe.prepare.get('vocab_size')
+    papers_batch = micro_batches and micro_batches*recipe.train.get('batch_tokens', 0) == 25_000
+    if not (name in PAPER_STEP and steps and size and papers_batch): return []
+    cfg, use, lines = preset(name, vocab_size=size), paper_utilisation(name), []
     for machine in machines:
         hours = [training_hours(cfg, steps, machine, use, besides, micro_batches) for besides in (0, BESIDES)]
         dollars = [price(machine, h) for h in hours]
