@@ -15,7 +15,7 @@ import torch
 from conftest import begin, tnb
 
 from transformer_nb import checkpoints
-from transformer_nb.core import seed_everything
+from transformer_nb.core import InputError, seed_everything
 from transformer_nb.engine.runs import NotFinite, Stopped
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
@@ -298,6 +298,24 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     whole.save = lambda wait: Trainer.save(whole)
     whole.fit(quiet=True)
     assert_same(tmp_path/'slow', tmp_path/'whole')
+
+
+def test_sigterm_does_not_cut_off_the_last_checkpoint(tmp_path, monkeypatch):
+    "torchrun sends it to all processes as soon as one is gone."
+    lost, unnoted = trainer(tmp_path), []
+    def train_step(step):
+        if lost.step == 3: raise RuntimeError('gloo: connection closed by peer')
+        return Trainer.train_step(lost, step)
+    def write_files(path, files, write=checkpoints.write_files):
+        if path.name == 'step-0000003': os.kill(os.getpid(), signal.SIGTERM)
+        write(path, files)
+    lost.train_step = train_step
+    monkeypatch.setattr(checkpoints, 'write_files', write_files)
+    before = signal.signal(signal.SIGTERM, lambda *_: unnoted.append('the process would have died'))
+    try:
+        with pytest.raises(InputError, match='another process is gone'): lost.fit(quiet=True)
+    finally: signal.signal(signal.SIGTERM, before)
+    assert not unnoted and checkpoints.newest(tmp_path).name == 'step-0000003'
 
 
 def test_what_a_killed_process_had_half_written_goes(tmp_path):

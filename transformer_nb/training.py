@@ -517,7 +517,7 @@ def fit(self:Trainer,
         mininterval=.5 if sys.stderr.isatty() else 20,
         bar_format='{percentage:3.0f}% |{bar:20}| {elapsed} < {remaining}{postfix}')
     self.model.train()
-    with self._endings(), self.stop, bar, computing(self.device, self.cfg.threads): self._loop(bar)
+    with self.stop, self._endings(), bar, computing(self.device, self.cfg.threads): self._loop(bar)
     if self.first: self._average()
 
 # %% ../nbs/14_training.ipynb #f3c8a215
