@@ -128,7 +128,7 @@ print(i + 1, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.parametrize('kind', ['tsv', 'jsonl', 'tmx'])
-@pytest.mark.parametrize('ending', ['', '.xz'])
+@pytest.mark.parametrize('ending', ['', pytest.param('.xz', marks=pytest.mark.slow)])
 def test_memory_is_constant(tmp_path, kind, ending):
     "After the first 5,000 pairs, 95,000 more take less than a tenth of their size."
     pairs = [(f'sentence number {i} ' + 'x'*100, f'Satz Nummer {i} ' + 'y'*100) for i in range(100_000)]
@@ -151,7 +151,7 @@ def read_multi30k(name, tgt): return list(zip(*(read_lines(MULTI30K/f'{name}.{la
 
 
 @real
-@pytest.mark.parametrize('tgt, allowed', [('de', 7), ('fr', 9)])
+@pytest.mark.parametrize('tgt, allowed', [('de', 7), pytest.param('fr', 9, marks=pytest.mark.slow)])
 def test_no_clean_pair_of_multi30k_is_lost(tgt, allowed):
     "What goes is at fault: said again, without a translation, or a sentence of the validation set."
     pairs, report = read_multi30k('train', tgt), clean(MULTI30K, src='en', tgt=tgt, workers=1)
@@ -180,7 +180,7 @@ def plants(tests):
 
 
 @real
-@pytest.mark.parametrize('workers', [1, 2])
+@pytest.mark.parametrize('workers', [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_planted_faults_are_all_found(tmp_path, workers):
     pairs, rng = dict.fromkeys(read_multi30k('train', 'de')), random.Random(0)
     good = [pair for pair in pairs if min(map(len, pair)) > 40 and not Rules('en', 'de').fault(*pair)][:4000]

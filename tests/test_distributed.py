@@ -74,7 +74,7 @@ def test_resume_with_another_number_of_processes(alone, tmp_path):
     assert_same(train(tmp_path, 6, '--resume', processes=2), alone)
 
 
-@pytest.mark.parametrize('victim', [0, 1])
+@pytest.mark.parametrize('victim', [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_one_killed_process_ends_the_run(tmp_path, victim):
     "The others do not wait for ever, and what is on disk can be resumed, here by one process."
     for lang in ('en', 'de'):

@@ -83,6 +83,7 @@ def replace_host(network, tmp_path, victim, loss, spare=False):
     return run, int(newest.removeprefix('step-'))
 
 
+@pytest.mark.slow
 def test_host_of_rank_0_is_replaced(network, tmp_path, whole):
     run, newest = replace_host(network, tmp_path, 0, hosts.Host.lose)
     assert_ends_as(run, whole)

@@ -91,6 +91,7 @@ def test_ids_are_mapped_not_read(whole):
         assert part.ids.dtype == np.uint16 and np.shares_memory(part.ids, np.frombuffer(pages, np.uint8))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path('/proc/self/smaps').exists(), reason='Linux says which pages are in use')
 def test_pages_that_were_touched_are_given_back(tmp_path):
     class One:

@@ -164,6 +164,7 @@ def corpus(folder):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
 def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
     corpus(tmp_path)
