@@ -28,7 +28,7 @@ from fastcore.script import anno_parser
 from tqdm import tqdm
 
 from . import __version__, checkpoints
-from .core import InputError, profile, seeded
+from .core import FAILURES, InputError, profile, seeded
 from .corpora import Split, decode_line, load_corpus
 from .engine import cleaning, recipes, shards
 from .engine.distributed import World
@@ -54,7 +54,7 @@ def _command(
     def run():
         warnings.showwarning = say  # a line, not the place in our code
         try: return function(**_options(function, name, pos))
-        except (InputError, NotFinite) as e:
+        except (InputError, NotFinite, *FAILURES) as e:
             say(e)
             sys.exit(2 if isinstance(e, InputError) else 1)
         except KeyboardInterrupt as e: sys.exit(getattr(e, 'code', 130))
