@@ -9,11 +9,36 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT/'tools'))
 import build_languages as pages
+from notebooks import read, text_of
 
 from transformer_nb import exercises as ex
 
 LANGUAGES = list(pages.NAMES)
 SCRIPTS = {'ja': r'[ぁ-んァ-ヶ一-鿿]', 'zh': r'[一-鿿]', 'ko': r'[가-힣]'}
+
+
+def ours():
+    "The lessons and what stands beside them; not the tasks' source, nor the pages made here."
+    return sorted(p for p in pages.NBS.rglob('*.ipynb') if p.parent.name not in ('languages', 'tasks'))
+
+
+def columns(text, name):
+    "The cells under a heading in the tables of a Markdown text."
+    rows = [line.strip().strip('|').split(' | ') for line in text.splitlines() if line.startswith('| ')]
+    heads = [row for row in rows if name in map(str.strip, row)]
+    if not heads: return []
+    at = [cell.strip() for cell in heads[0]].index(name)
+    return [row[at].strip() for row in rows if len(row) == len(heads[0]) and row not in heads]
+
+
+def written_in(language):
+    "All texts in a language, each with the place where it stands: translations, summaries, columns, sections."
+    yield from ((f'{language}.json', text) for text in ex.translations(language).values())
+    name = pages.NAMES[language]
+    section = re.compile(rf'^## {name}$\n(.*?)(?=^## |^:::|\Z)', re.M | re.S)
+    for path in ours():
+        for cell in (text_of(c) for c in read(path)['cells'] if c['cell_type'] == 'markdown'):
+            yield from ((path.name, text) for text in section.findall(cell) + columns(cell, name))
 
 
 @pytest.mark.parametrize('language', LANGUAGES)
@@ -36,12 +61,20 @@ def test_english_that_has_changed_is_named(language, monkeypatch):
 
 def marked(text):
     "What is the same in all languages: formulas, code, names in braces, links."
-    return Counter(re.findall(r'\$[^$]+\$|`[^`]+`|\{\w+\}|\]\([^)]+\)', text))
+    return Counter(re.findall(r'\$[^$]+\$|`[^`]+`|\{\w+(?:[:!][^{}]*)?\}|\]\([^)]+\)', text))
 
 
 @pytest.mark.parametrize('language', LANGUAGES)
 def test_formulas_and_code_stay_as_they_are(language):
     for text, translation in ex.translations(language).items(): assert marked(translation) == marked(text), text
+
+
+@pytest.mark.parametrize('text, altered', [
+    ('$d_k$', '$d_v$'), ('`q`', '`k`'), ('{right}', '{got}'), ('{lesson:<3}', '{lesson}'), ('{right:2}', '{n:2}'),
+    ('{x!r}', '{x}'), ('[here](#layernorm)', '[here](#norm)')])
+def test_what_is_lost_in_a_translation_is_seen(text, altered):
+    "A name in braces counts with its format: without it the columns of `cards` would not stand in line."
+    assert marked(f'a {text} b') == marked(f'{text}。') != marked(f'a {altered} b')
 
 
 @pytest.mark.parametrize('language', LANGUAGES)
@@ -81,3 +114,91 @@ def test_every_text_of_check_can_be_translated():
     source = (ROOT/'transformer_nb/exercises.py').read_text(encoding='utf-8')
     assert not re.search(r"result\('[\w-]+', f?\"", source)
     for language in LANGUAGES: assert set(said) <= ex.translations(language).keys()
+
+
+def test_every_lesson_begins_with_a_summary_in_four_languages():
+    "README says so in three of them. (The glossary is in four languages itself.)"
+    def summed_up(path):
+        heads = (re.findall('^## (.*)$', text_of(c).partition('\n:::')[0], re.M) for c in read(path)['cells'][:3])
+        return ['English', *pages.NAMES.values()] in heads
+    lessons = [p for p in ours() if p.name not in ('index.ipynb', 'glossary.ipynb')]
+    assert [str(p.relative_to(pages.NBS)) for p in lessons if not summed_up(p)] == [] and len(lessons) > 45
+
+
+def test_readme_names_the_lessons_whose_exercises_are_translated():
+    "The first ones of the course, and no other: what `check` says about these is in the reader's language."
+    lessons = dict.fromkeys(e.lesson for e in ex.exercises())
+    for language in LANGUAGES:
+        table = ex.translations(language)
+        asked = {n: [text for e in ex.exercises(n) for text in pages.asked(ex.find(e.id))] for n in lessons}
+        done = [n for n in lessons if set(asked[n]) <= table.keys()]
+        assert tuple(done) == pages.LESSONS == tuple(lessons)[:len(done)]
+        said, = (text for where, text in written_in(language) if where == 'index.ipynb' and 'TNB_LANG' in text)
+        assert f' {done[0]}–{done[-1]} ' in said.replace('）', ' ').replace(')', ' ')
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_a_lesson_has_one_title(language):
+    "On the page of the language and in README's table, if both have the same title in English."
+    table, readme = ex.translations(language), (ROOT/'README.md').read_text(encoding='utf-8')
+    heads = [pages.head_of(pages.lesson(n)[1])[0] for n in pages.LESSONS]
+    rows = [(head, row) for head in heads for row in re.findall(rf'^\|.*\[{head}\]\(.*', readme, re.M)]
+    column = LANGUAGES.index(language) - len(LANGUAGES)
+    titles = {head: row.strip('| ').split(' | ')[column] for head, row in rows}
+    assert titles == {head: table[head] for head in titles} and len(titles) > 3
+
+
+# What is not to be written, as a pattern, and what is right instead: the glossary's term, or the style of the pages.
+NOT = {
+    'ja': {
+        r'(?:です|ます|ません|ました|ください)：': '。', r'\d %': '97%', r'は\{wanted\}': '（正しい型：{wanted}）',
+        r'(?<![A-Za-z{])id(?![A-Za-z}])': 'ID', r'(?<!（)(?:post|pre)-norm': 'Post-LN（post-norm）',
+        '[二三四][乗倍]': '2 乗、2 倍', 'リカレント': '再帰型', 'ベースモデル': 'base モデル',
+        'ソフトマックス(?!関数)': 'softmax', 'ビーム$': 'ビーム幅', 'Attention(?= ?[はがをの])': 'アテンション',
+        '除数': '割る数', 'ディレクトリ|フォルダー': 'フォルダ', '括弧': 'かっこ', '清掃': 'クリーニング',
+        '配備': 'デプロイ', '六つの部品': '六つのウィジェット',
+    },
+    'zh': {
+        '宽': '维数', '维度': '维数', '操作数': '操作次数', '内核': '算子', '真假值': '布尔值',
+        '这些是数(?!值)': '数值', '分数的轴|一个分数': '得分', '包装(?!器)': '包装器', '代码单元(?!格)': '单元格',
+        '做注意力': '计算注意力', '，像[^，。；：]*那样': '像…那样，…', r' “|” ': '“…”', r'\d %': '97%',
+        r'不是\{wanted\}': '应为 {wanted}', r'(?<!（)(?:post|pre)-norm': '后置归一化（post-norm，即 Post-LN）',
+        '归一化、前置归一化$': '前置归一化（pre-norm，即 Pre-LN）', '基础模型': 'base 模型', '杀死': '强行终止',
+        '严格证明': '精确验证',
+    },
+    'ko': {
+        '너비|폭': '차원', '인수|배율': '계수', '피드포워드 네트워크': '피드포워드 신경망', '[첫둘셋]째': '첫 번째',
+        '기계': '컴퓨터', '소프트맥스(?! 함수)': 'softmax', '나눗수': '나누는 수', '디렉터리': '폴더',
+        '기본 모델': 'base 모델', '빔$': '빔 크기', r'정칙화(?!\()': '정칙화(regularization)',
+        '만든 글': '인위적으로 만든 텍스트', '토큰 개수의 제곱근': '어휘 크기의 제곱근', r"'[가-힣][^']*'": '‘…’',
+        r'\d %': '97%', r'이\(가\)': '…', r'(?<!\()(?:post|pre)-norm': '사후 정규화(post-norm)',
+    },
+}
+BUT = {  # where the word means something else, such as the width of a kernel or a window
+    'ja': (),
+    'zh': (
+        '束宽', '窗口宽', '宽度为 1 的卷积', '可以有多宽', '宽度相同时，权重', '而不是宽', '一半的宽度',
+        '三分之一的宽度', '网络宽 4',
+    ),
+    'ko': ('두 인수', '폭이 1인 합성곱', '같은 폭으로 움직', '기계 번역'),
+}
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_each_term_has_one_translation(language):
+    "What a reader of the language once found wrong is written nowhere; code and formulas are left out."
+    found = []
+    for where, text in written_in(language):
+        words = re.sub(r'`[^`]*`|\$[^$]*\$|\]\([^)]*\)', '', text)
+        for phrase in BUT[language]: words = words.replace(phrase, '')
+        found += [f'{where}: {again[0]} → {right}: {text[:80]}'
+                  for wrong, right in NOT[language].items() if (again := re.search(wrong, words))]
+    assert found == []
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_what_reads_the_texts_reads_all_of_them(language):
+    "Summaries, the glossary's column and its answers, README's column and its section."
+    places = Counter(where for where, _ in written_in(language))
+    assert places['glossary.ipynb'] > 100 and places['index.ipynb'] > 50 and places['00_overview.ipynb'] > 10
+    assert set(places) == {p.name for p in ours()} | {f'{language}.json'}

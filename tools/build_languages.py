@@ -22,7 +22,7 @@ SUBTITLE = "The overview and §3 of the paper in short: what the paper says, the
 INTRODUCTION = (
     "The lessons themselves are in English, with a summary in four languages at the top of each. This page holds what "
     "one needs beside them: what the paper says, one sentence for each figure, and the exercises with their hints.",
-    "`check` and `hint` answer in this language after:",
+    "`check` and `hint` answer in this language, for the exercises of this page, after:",
 )
 HEADINGS = ('What the paper says', 'The figures', 'Exercises', 'Hint {n}',
             ' ({kind}, level {level}, {minutes} minutes)')
