@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo export test test-slow docs lab blank bench hooks clean
+.PHONY: help demo export test test-slow docs lab blank bench hooks lock clean
 help:
 	@echo "make demo   train a small Transformer on the built-in corpus, score it, translate (5 minutes)"
 	@echo "make export write package, stubs, exercises and README.md from the notebooks, after an edit"
@@ -12,18 +12,25 @@ help:
 	@echo "make blank  write blank/, the course with stubs to fill in: your code trains and translates"
 	@echo "make bench  measure speed against other libraries"
 
-INSTALL := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e
+# constraints.txt pins what is installed, and what builds it: older versions of pip read the first name for both.
+LOCK := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
+INSTALL := $(LOCK) $(BIN)/pip install -q --disable-pip-version-check -e
 
-# Everything lives in .venv; the stamp is renewed when the dependencies change.
-.venv/ready: pyproject.toml constraints.txt
+# Everything lives in .venv, in two stages: what the library needs, and with it all that notebooks, tests and the site
+# need. Each has a stamp, which is renewed when the dependencies change.
+.venv/library: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(INSTALL) .
+	touch $@
+
+.venv/ready: .venv/library
 	$(INSTALL) '.[dev]'
 	touch $@
 
 OUT ?= runs/demo
-demo: .venv/ready
+demo: .venv/library
 	$(BIN)/tnb-demo --out $(OUT)
 
 export: .venv/ready
@@ -60,6 +67,14 @@ bench: .venv/ready
 
 hooks: .venv/ready
 	$(BIN)/nbdev-install-hooks
+
+# Pins of every distribution, for all extras, systems and versions of Python; uv is no part of .venv: pip install uv.
+# ARGS=--upgrade renews them all, ARGS='-P ruff' one; without it what is pinned stays. What torch brings for GPUs is
+# left out: torch pins it itself, and another build of torch brings another.
+lock:
+	uv pip compile -q --universal --python-version 3.11 --all-extras --no-annotate --custom-compile-command 'make lock' \
+	  $(ARGS) pyproject.toml -o constraints.txt
+	grep -Ev '^(cuda|nvidia|triton)' constraints.txt > constraints.tmp && mv constraints.tmp constraints.txt
 
 clean:
 	rm -rf .venv _docs _proc _site_src build dist *.egg-info
