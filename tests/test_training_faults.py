@@ -25,7 +25,7 @@ from transformer_nb.engine import distributed
 from transformer_nb.engine.costs import matmul_rate
 from transformer_nb.engine.distributed import World, parallel
 from transformer_nb.engine.runs import NotFinite, computing
-from transformer_nb.regularization import _chunk_by_chunk
+from transformer_nb.regularization import _chunk_by_chunk, projected_loss
 from transformer_nb.tokenizer import Special, train_tokenizer
 from transformer_nb.training import Objective, Trainer, TrainingConfig, batch_loss
 from transformer_nb.transformer import Transformer, preset
@@ -324,6 +324,23 @@ def test_the_loss_makes_no_tensor_elsewhere():
         for shape, kind in (((10, 8), torch.float32), ((20, 8), torch.float32), ((10,), torch.int64)))
     for dtype in (torch.float32, torch.bfloat16):
         assert {t.device.type for t in _chunk_by_chunk(x, W, y, .1, 4, dtype)} == {'meta'}
+
+
+def test_gradients_in_bfloat16_are_as_exact_as_those_of_torchs_cross_entropy():
+    "Where the model is nearly as sure as the target asks: there p - (1-ε) is the difference of nearly equal numbers."
+    g = torch.Generator().manual_seed(0)
+    W, y = torch.randn(2000, 128, generator=g)*128**-.5, torch.randint(2000, (512,), generator=g)
+    x = torch.randn(512, 128, generator=g) + 12*W[y]
+    def gradients(loss, dtype=torch.float32):
+        leaves = [table.to(dtype, copy=True).requires_grad_() for table in (x, W)]
+        with torch.autocast('cpu', torch.bfloat16, enabled=dtype == torch.float32): value = loss(*leaves)
+        value.backward()
+        return [value.detach(), *(leaf.grad for leaf in leaves)]
+    def torchs(x, W): return torch.nn.functional.cross_entropy(x @ W.T, y, label_smoothing=.1)
+    exact = gradients(torchs, torch.float64)
+    def errors(loss): return [float((a - b).norm()/b.norm()) for a, b in zip(gradients(loss), exact)]
+    for ours, theirs in zip(errors(lambda x, W: projected_loss(x, W, y)[0])[1:], errors(torchs)[1:]):
+        assert ours < 1.05*theirs
 
 
 @pytest.mark.parametrize('dtype, gathered', [(torch.bfloat16, torch.bfloat16), (torch.float32, None)])
