@@ -18,10 +18,10 @@ from conftest import BIN, TORCH, tnb, two_processes
 from test_first_minutes import TEXT, new_trainer
 
 from transformer_nb import checkpoints
-from transformer_nb.batching import Batches
+from transformer_nb.batching import Batches, IdPairs, encode_pairs
 from transformer_nb.core import InputError
 from transformer_nb.corpora import Split
-from transformer_nb.engine import distributed
+from transformer_nb.engine import distributed, shards
 from transformer_nb.engine.costs import matmul_rate
 from transformer_nb.engine.distributed import World, parallel
 from transformer_nb.engine.runs import NotFinite, computing
@@ -243,6 +243,64 @@ def test_texts_that_cannot_be_trained_on_are_refused_with_their_place(tmp_path):
     for pairs, place in (([fine, too_long], 'train target:2: '), (Split([too_long], 'a.en', 'a.de', [7]), 'a.de:7: ')):
         with pytest.raises(InputError, match=place): Trainer(model, tokenizer=tokenizer, train=pairs, **settings)
     with pytest.raises(InputError, match='give the tokenizer'): Trainer(model, train=[fine], **settings)
+
+
+REFUSED = [  # a sentence of ids, and what is said of it
+    ([5, 0, 6], 'train source:3: id 0 is padding'), ([5, 40], 'train source:3: id 40 is not in the vocabulary of 40'),
+    ([5, -1], 'train source:3: id -1 is not'), ([5]*16, 'train source:3: 16 tokens do not fit'),
+    ([5, 2.5], 'train source:3: .* whole numbers')]
+
+
+@pytest.mark.parametrize('ids, why', REFUSED)
+def test_what_forward_refuses_training_refuses_at_the_start(ids, why, tmp_path):
+    "Before the first step, with the number of the pair; in lists, in one row of ids, and on the side of the targets."
+    model = Transformer(preset('tiny', vocab_size=40, N=1, d_model=16, h=2, max_len=16))
+    settings = {'cfg': TrainingConfig(steps=1, device='cpu'), 'out': tmp_path/'run'}
+    fine = ([5, 6], [7]), ([], [8])
+    for name, pairs, swap in (('train', [*fine, (ids, [9])], False), ('train', [*fine, ([9], ids)], True),
+                              ('val', [*fine, (ids, [9])], False)):
+        splits = {'train': list(fine)} | {name: pairs}
+        message = why.replace('train', name).replace('source', 'target' if swap else 'source')
+        with pytest.raises(InputError, match=message) as e: Trainer(model, **splits, **settings)
+        assert len(str(e.value).splitlines()) == 1
+    if ids[-1] == 2.5: return
+    row = IdPairs(np.array([5, 6, 7, *ids, 9]), np.array([0, 2, 3, 3 + len(ids), 4 + len(ids)]))
+    with pytest.raises(InputError, match=why.replace(':3', ':2')): Trainer(model, train=row, **settings)
+    assert not (tmp_path/'run').exists()
+
+
+def test_a_source_vocabulary_of_its_own_has_its_own_bound(tmp_path):
+    model = Transformer(preset('tiny', vocab_size=40, src_vocab_size=60, tie='output', N=1, d_model=16, h=2))
+    settings = {'cfg': TrainingConfig(steps=1, device='cpu'), 'out': tmp_path}
+    Trainer(model, train=[([59], [39])], **settings)
+    with pytest.raises(InputError, match='target:1: id 40'): Trainer(model, train=[([59], [40])], **settings)
+    with pytest.raises(InputError, match='source:1: id 60'): Trainer(model, train=[([60], [39])], **settings)
+
+
+def test_a_tokenizer_that_gives_what_it_has_not_is_refused_with_the_line(tmp_path):
+    class Wrong(type(train_tokenizer(TEXT))):
+        def encode(self, texts): return [[0 if word == 'dog' else 8 for word in text.split()] for text in texts]
+    tokenizer = Wrong(train_tokenizer(TEXT).model)
+    split = Split([('a cat', 'b')]*10_001 + [('a dog', 'b')], 'x.en', 'x.de', [*range(10_001), 20_000])
+    with pytest.raises(InputError, match='x.en:20000: id 0 is padding'): encode_pairs(tokenizer, split, 100)
+
+
+def test_padding_in_a_sentence_makes_no_batch():
+    "Its step would count one token more than the batch has targets."
+    for pair in (([5, 6], [7, 0, 8]), ([5, 0], [7])):
+        batches = Batches([([5], [6]), pair], 64)
+        with pytest.raises(InputError, match='pair 1 .* padding'): batches.make([0, 1])
+
+
+def test_shards_longer_than_the_model_or_of_another_vocabulary_are_refused(tmp_path):
+    for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('\n'.join(TEXT)*4)
+    shards.prepare(tmp_path, tmp_path/'shards', vocab_size=40, sample=16)
+    pairs = shards.Shards(tmp_path/'shards')
+    for change, why in (({'max_len': 4}, 'train source:1: .* tokens do not fit'), ({'vocab_size': 39}, 'tokenizer has')):
+        sizes = {'vocab_size': pairs.tokenizer.vocab_size} | change
+        model = Transformer(preset('tiny', N=1, d_model=16, h=2, **sizes))
+        with pytest.raises(InputError, match=why):
+            Trainer(model, train=pairs, cfg=TrainingConfig(steps=1, device='cpu'), out=tmp_path)
 
 
 def test_messages_of_the_library_name_no_option_of_a_command(tmp_path):
