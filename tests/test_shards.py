@@ -119,7 +119,7 @@ def mapped(file):
 @pytest.mark.parametrize('n_ids, dtype', [(2**16, np.uint16), (2**16 + 1, np.uint32)])
 def test_large_vocabularies_take_four_bytes(tmp_path, n_ids, dtype):
     class Long:
-        vocab_size = n_ids
+        vocab_size, pad_id = n_ids, 0
         source = target = property(lambda self: self)
         def encode(self, texts): return [[n_ids - 1]*len(text) for text in texts]
     entry = sh.write_shard(tmp_path/'s', Long(), [('aa', 'b'), ('c', 'dddd')], 100)

@@ -18,14 +18,14 @@ from conftest import BIN, TORCH, tnb, two_processes
 from test_first_minutes import TEXT, new_trainer
 
 from transformer_nb import checkpoints
-from transformer_nb.batching import Batches
+from transformer_nb.batching import Batches, IdPairs, encode_pairs
 from transformer_nb.core import InputError
 from transformer_nb.corpora import Split
-from transformer_nb.engine import distributed
+from transformer_nb.engine import distributed, shards
 from transformer_nb.engine.costs import matmul_rate
 from transformer_nb.engine.distributed import World, parallel
 from transformer_nb.engine.runs import NotFinite, computing
-from transformer_nb.regularization import _chunk_by_chunk
+from transformer_nb.regularization import _chunk_by_chunk, projected_loss
 from transformer_nb.tokenizer import Special, train_tokenizer
 from transformer_nb.training import Objective, Trainer, TrainingConfig, batch_loss
 from transformer_nb.transformer import Transformer, preset
@@ -245,6 +245,64 @@ def test_texts_that_cannot_be_trained_on_are_refused_with_their_place(tmp_path):
     with pytest.raises(InputError, match='give the tokenizer'): Trainer(model, train=[fine], **settings)
 
 
+REFUSED = [  # a sentence of ids, and what is said of it
+    ([5, 0, 6], 'train source:3: id 0 is padding'), ([5, 40], 'train source:3: id 40 is not in the vocabulary of 40'),
+    ([5, -1], 'train source:3: id -1 is not'), ([5]*16, 'train source:3: 16 tokens do not fit'),
+    ([5, 2.5], 'train source:3: .* whole numbers')]
+
+
+@pytest.mark.parametrize('ids, why', REFUSED)
+def test_what_forward_refuses_training_refuses_at_the_start(ids, why, tmp_path):
+    "Before the first step, with the number of the pair; in lists, in one row of ids, and on the side of the targets."
+    model = Transformer(preset('tiny', vocab_size=40, N=1, d_model=16, h=2, max_len=16))
+    settings = {'cfg': TrainingConfig(steps=1, device='cpu'), 'out': tmp_path/'run'}
+    fine = ([5, 6], [7]), ([], [8])
+    for name, pairs, swap in (('train', [*fine, (ids, [9])], False), ('train', [*fine, ([9], ids)], True),
+                              ('val', [*fine, (ids, [9])], False)):
+        splits = {'train': list(fine)} | {name: pairs}
+        message = why.replace('train', name).replace('source', 'target' if swap else 'source')
+        with pytest.raises(InputError, match=message) as e: Trainer(model, **splits, **settings)
+        assert len(str(e.value).splitlines()) == 1
+    if ids[-1] == 2.5: return
+    row = IdPairs(np.array([5, 6, 7, *ids, 9]), np.array([0, 2, 3, 3 + len(ids), 4 + len(ids)]))
+    with pytest.raises(InputError, match=why.replace(':3', ':2')): Trainer(model, train=row, **settings)
+    assert not (tmp_path/'run').exists()
+
+
+def test_a_source_vocabulary_of_its_own_has_its_own_bound(tmp_path):
+    model = Transformer(preset('tiny', vocab_size=40, src_vocab_size=60, tie='output', N=1, d_model=16, h=2))
+    settings = {'cfg': TrainingConfig(steps=1, device='cpu'), 'out': tmp_path}
+    Trainer(model, train=[([59], [39])], **settings)
+    with pytest.raises(InputError, match='target:1: id 40'): Trainer(model, train=[([59], [40])], **settings)
+    with pytest.raises(InputError, match='source:1: id 60'): Trainer(model, train=[([60], [39])], **settings)
+
+
+def test_a_tokenizer_that_gives_what_it_has_not_is_refused_with_the_line(tmp_path):
+    class Wrong(type(train_tokenizer(TEXT))):
+        def encode(self, texts): return [[0 if word == 'dog' else 8 for word in text.split()] for text in texts]
+    tokenizer = Wrong(train_tokenizer(TEXT).model)
+    split = Split([('a cat', 'b')]*10_001 + [('a dog', 'b')], 'x.en', 'x.de', [*range(10_001), 20_000])
+    with pytest.raises(InputError, match='x.en:20000: id 0 is padding'): encode_pairs(tokenizer, split, 100)
+
+
+def test_padding_in_a_sentence_makes_no_batch():
+    "Its step would count one token more than the batch has targets."
+    for pair in (([5, 6], [7, 0, 8]), ([5, 0], [7])):
+        batches = Batches([([5], [6]), pair], 64)
+        with pytest.raises(InputError, match='pair 1 .* padding'): batches.make([0, 1])
+
+
+def test_shards_longer_than_the_model_or_of_another_vocabulary_are_refused(tmp_path):
+    for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('\n'.join(TEXT)*4)
+    shards.prepare(tmp_path, tmp_path/'shards', vocab_size=40, sample=16)
+    pairs = shards.Shards(tmp_path/'shards')
+    for change, why in (({'max_len': 4}, 'train source:1: .* tokens do not fit'), ({'vocab_size': 39}, 'tokenizer has')):
+        sizes = {'vocab_size': pairs.tokenizer.vocab_size} | change
+        model = Transformer(preset('tiny', N=1, d_model=16, h=2, **sizes))
+        with pytest.raises(InputError, match=why):
+            Trainer(model, train=pairs, cfg=TrainingConfig(steps=1, device='cpu'), out=tmp_path)
+
+
 def test_messages_of_the_library_name_no_option_of_a_command(tmp_path):
     trainer = new_trainer(tmp_path/'run', steps=50)
     trainer.model.encoder[0].feed_forward.W_1.weight.data[0, 0] = float('nan')
@@ -324,6 +382,23 @@ def test_the_loss_makes_no_tensor_elsewhere():
         for shape, kind in (((10, 8), torch.float32), ((20, 8), torch.float32), ((10,), torch.int64)))
     for dtype in (torch.float32, torch.bfloat16):
         assert {t.device.type for t in _chunk_by_chunk(x, W, y, .1, 4, dtype)} == {'meta'}
+
+
+def test_gradients_in_bfloat16_are_as_exact_as_those_of_torchs_cross_entropy():
+    "Where the model is nearly as sure as the target asks: there p - (1-ε) is the difference of nearly equal numbers."
+    g = torch.Generator().manual_seed(0)
+    W, y = torch.randn(2000, 128, generator=g)*128**-.5, torch.randint(2000, (512,), generator=g)
+    x = torch.randn(512, 128, generator=g) + 12*W[y]
+    def gradients(loss, dtype=torch.float32):
+        leaves = [table.to(dtype, copy=True).requires_grad_() for table in (x, W)]
+        with torch.autocast('cpu', torch.bfloat16, enabled=dtype == torch.float32): value = loss(*leaves)
+        value.backward()
+        return [value.detach(), *(leaf.grad for leaf in leaves)]
+    def torchs(x, W): return torch.nn.functional.cross_entropy(x @ W.T, y, label_smoothing=.1)
+    exact = gradients(torchs, torch.float64)
+    def errors(loss): return [float((a - b).norm()/b.norm()) for a, b in zip(gradients(loss), exact)]
+    for ours, theirs in zip(errors(lambda x, W: projected_loss(x, W, y)[0])[1:], errors(torchs)[1:]):
+        assert ours < 1.05*theirs
 
 
 @pytest.mark.parametrize('dtype, gathered', [(torch.bfloat16, torch.bfloat16), (torch.float32, None)])

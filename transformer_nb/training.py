@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from . import checkpoints
-from .batching import Batch, Batches, Step, encode_pairs, prefetch
+from .batching import Batch, Batches, Step, encode_pairs, fitting, prefetch
 from .core import InputError, check_dtype, fast_dtype, keep_memory
 from .corpora import Split
 from .engine import packing  # noqa: F401  it gives the model its `hidden`
@@ -156,8 +156,9 @@ def _autocast(self:Trainer):
 
 @patch
 def _ids(self:Trainer, name, pairs):
-    "Pairs of ids; raises `InputError` for a text that is too long, or that nobody can read."
-    if not len(pairs) or not isinstance(pairs[0][0], str): return pairs
+    "Pairs of ids; raises `InputError` for texts that nobody can read, and for ids that `forward` would refuse."
+    if not len(pairs): return pairs
+    if not isinstance(pairs[0][0], str): return fitting(pairs, self.model.cfg, name)
     if not self.tokenizer: raise InputError(f"{name} holds texts: give the tokenizer that turns them into ids")
     split = pairs if isinstance(pairs, Split) else Split(pairs, f'{name} source', f'{name} target')
     return encode_pairs(self.tokenizer, split, self.model.cfg.max_len)
