@@ -249,11 +249,12 @@ def search(self:Translator,
     rows:list,   # Lists of ids ending in EOS
     beam:int,    # Hypotheses kept per sentence; 1 means greedy
     alpha:float, # Length penalty; not used by greedy search
-    n:int        # Hypotheses per sentence
+    n:int,       # Hypotheses per sentence
+    keep_greedy:bool=False # As in `beam_search`
 ) -> list:       # Per sentence a list of Hypotheses (score, ids), best first
     "Decode one batch."
     src = pad(rows, self.device, self.cfg.pad_id)
-    return beam_search(self.ready, src, beam, 0. if beam == 1 else alpha, n)
+    return beam_search(self.ready, src, beam, 0. if beam == 1 else alpha, n, keep_greedy=keep_greedy)
 
 @patch
 def _parts(self:Translator,
@@ -302,11 +303,12 @@ def nbest(self:Translator,
     alpha:float=.6,        # Length penalty (§6.1: 0.6)
     n:int=1,               # Translations per sentence, at most `beam`
     batch_tokens:int=4096, # Padded tokens per batch, on the source side times beam
-    parallel:int=1         # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
+    parallel:int=1,        # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
+    keep_greedy:bool=False # Keep a row for the greedy path, so that no answer scores worse? Not the published search
 ) -> list:                 # Per text a list of up to `n` Translations, best first, then those cut off
     "The best translations of each text, in the order of the input; raises `InputError` for settings without sense."
     fixed = self._with(prepared=self.ready, own=None)  # the same weights for all batches
-    answer = lambda rows: fixed.search(rows, beam, alpha, n)
+    answer = lambda rows: fixed.search(rows, beam, alpha, n, keep_greedy)
     found = self._by_parts(answer, [Hypothesis(0., [])], texts, batch_tokens/max(1, beam), parallel)
     return [self._whole(parts, hyps) for parts, hyps in found]
 
@@ -317,10 +319,11 @@ def translate(self:Translator,
     beam:int=4,            # Hypotheses kept per sentence (§6.1: 4); 1 means greedy
     alpha:float=.6,        # Length penalty (§6.1: 0.6)
     batch_tokens:int=4096, # Padded tokens per batch
-    parallel:int=1         # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
+    parallel:int=1,        # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
+    keep_greedy:bool=False # Keep a row for the greedy path, so that no answer scores worse? Not the published search
 ) -> list:                 # One translation for each text, same order, without newlines
     "Translate texts; raises `InputError` for settings that make no sense."
-    return [found[0].text for found in self.nbest(texts, beam, alpha, 1, batch_tokens, parallel)]
+    return [found[0].text for found in self.nbest(texts, beam, alpha, 1, batch_tokens, parallel, keep_greedy)]
 
 @patch
 def _whole(self:Translator, parts, hyps):

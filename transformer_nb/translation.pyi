@@ -96,17 +96,30 @@ class Translator:
     def encode(self, texts: list) -> list:
         """Sentences as ids; raises `TooLong` for one that is longer than the model."""
 
-    def search(self, rows: list, beam: int, alpha: float, n: int) -> list:
+    def search(self, rows: list, beam: int, alpha: float, n: int, keep_greedy: bool = False) -> list:
         """Decode one batch."""
 
     def nbest(
-        self, texts: list, beam: int = 4, alpha: float = 0.6, n: int = 1, batch_tokens: int = 4096, parallel: int = 1
+        self,
+        texts: list,
+        beam: int = 4,
+        alpha: float = 0.6,
+        n: int = 1,
+        batch_tokens: int = 4096,
+        parallel: int = 1,
+        keep_greedy: bool = False,
     ) -> list:
         """The best translations of each text, in the order of the input; raises `InputError` for settings
         without sense."""
 
     def translate(
-        self, texts: list, beam: int = 4, alpha: float = 0.6, batch_tokens: int = 4096, parallel: int = 1
+        self,
+        texts: list,
+        beam: int = 4,
+        alpha: float = 0.6,
+        batch_tokens: int = 4096,
+        parallel: int = 1,
+        keep_greedy: bool = False,
     ) -> list:
         """Translate texts; raises `InputError` for settings that make no sense."""
 
