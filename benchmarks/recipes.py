@@ -1,12 +1,14 @@
-"""What `tnb-train` reaches on real corpora in some minutes: the table of recipes on the front page and in lesson 16.
+"""What `tnb-train` reaches on real corpora in short runs: the table of recipes on the front page and in lesson 16.
 
-    python benchmarks/recipes.py FOLDER                   # every recipe: about three hours
+    python benchmarks/recipes.py FOLDER                   # every recipe: about three hours of quiet cores
     python benchmarks/recipes.py FOLDER multi30k-en-de    # one of them
 
 FOLDER holds the corpora as their publishers give them: multi30k/ (task 1, raw), tatoeba/ (eng-fra.txt.gz …, the
 sentence pairs of manythings.org/anki), small-parallel-enja/. Each recipe trains into runs/NAME, translates the test
 split with a beam of 4, and puts its scores into results/recipes.json. A run that is there already is only scored
-again. With `taskset -c 0` before it, all is done on one core: `cores` in the results says on how many.
+again. With `taskset -c 0` before it, all is done on one core: `cores` in the results says on how many. A recipe ends
+after a number of steps, so that a busy machine takes longer and ends with the same model. (The rows whose `command`
+has `--minutes` are of runs that ended by the clock; their recipes have the steps that were made in that time.)
 """
 import argparse
 import json
@@ -32,7 +34,7 @@ class Recipe:
     folder:str         # Inside FOLDER
     src:str
     tgt:str
-    minutes:float
+    steps:int
     options:str = ''   # More options of tnb-train
 
     def data(self, place):
@@ -41,26 +43,26 @@ class Recipe:
 
 
 def packaged(name):
-    "Minutes and options of a recipe that comes with the package, whose settings are these; all others are below."
+    "Steps and options of a recipe that comes with the package, whose settings are these; all others are below."
     options = dict(load_recipe(name).train)
     assert options.pop('preset') == 'tiny'  # what tnb-train takes by itself
-    minutes = options.pop('minutes')
-    return minutes, ' '.join(f"--{option.replace('_', '-')} {value:{'g' if type(value) is float else ''}}"
+    steps = options.pop('steps')
+    return steps, ' '.join(f"--{option.replace('_', '-')} {value:{'g' if type(value) is float else ''}}"
                              for option, value in options.items())
 
 
-# Everything that tnb-train would choose by the minutes and the machine is given: the command says what was measured
+# Everything that tnb-train would choose by the length of the run is given: the command says what was measured
 # more and smaller steps, where sentences are short
 SHORT = packaged('tatoeba')[1]
 RECIPES = {
     'multi30k-en-de': Recipe('Multi30k', 'multi30k', 'en', 'de', *packaged('multi30k')),
-    'multi30k-en-de-long': Recipe('Multi30k', 'multi30k', 'en', 'de', 90, SHORT),
-    'multi30k-de-en': Recipe('Multi30k', 'multi30k', 'de', 'en', 12, SHORT),
+    'multi30k-en-de-long': Recipe('Multi30k', 'multi30k', 'en', 'de', 13_417, SHORT),
+    'multi30k-de-en': Recipe('Multi30k', 'multi30k', 'de', 'en', 1680, SHORT),
     'tatoeba-eng-fra': Recipe('Tatoeba', 'tatoeba', 'eng', 'fra', *packaged('tatoeba')),
-    'tatoeba-jpn-eng': Recipe('Tatoeba', 'tatoeba', 'jpn', 'eng', 12, SHORT),
-    'enja': Recipe('small-parallel-enja (in words, lower case)', 'small-parallel-enja', 'en', 'ja', 15, SHORT),
-    'tatoeba-kor-eng': Recipe('Tatoeba', 'tatoeba', 'kor', 'eng', 3,
-                              f'{SHORT} --norm post --vocab-size 3000 --dropout 0.3'),
+    'tatoeba-jpn-eng': Recipe('Tatoeba', 'tatoeba', 'jpn', 'eng', 1850, SHORT),
+    'enja': Recipe('small-parallel-enja (in words, lower case)', 'small-parallel-enja', 'en', 'ja', 2500, SHORT),
+    'tatoeba-kor-eng': Recipe('Tatoeba', 'tatoeba', 'kor', 'eng', 408,
+                              f'{SHORT} --vocab-size 3000 --dropout 0.3'),
 }
 
 
@@ -74,7 +76,7 @@ def tatoeba(file):
 def run(name, recipe, place):
     "Train if there is no run yet, translate the test split, score."
     out, data = RUNS/name, recipe.data(place)
-    options = f'--src {recipe.src} --tgt {recipe.tgt} --minutes {recipe.minutes:g} {recipe.options}'.split()
+    options = f'--src {recipe.src} --tgt {recipe.tgt} --steps {recipe.steps} {recipe.options}'.split()
     if not (out/'averaged').exists(): subprocess.run(['tnb-train', '--data', data, '--out', out, *options], check=True)
     corpus = load_corpus(str(data), recipe.src, recipe.tgt)
     test = 'test' if 'test' in corpus.splits else (corpus.tests or ['val'])[0]
@@ -85,7 +87,7 @@ def run(name, recipe, place):
     for line in list(zip(src, found, ref))[:5]: print(*line, sep='\n    ')
     return {'name': name, 'corpus': recipe.corpus, 'direction': f'{recipe.src}-{recipe.tgt}', 'test': test,
             'pairs': about['pairs'], 'command': ' '.join(['tnb-train --data', recipe.folder, *options]),
-            'preset': about['preset'], 'minutes': recipe.minutes, 'steps': about['step'],
+            'preset': about['preset'], 'minutes': round(about['seconds']/60, 1), 'steps': about['step'],
             'seed': about['settings']['seed'], 'bleu': scores['BLEU']['score'], 'interval': scores['BLEU']['interval'],
             'chrf': scores['chrF']['score'],
             **({'paper_bleu': paper_bleu(found, ref)['score']} if recipe.tgt == 'de' else {}),

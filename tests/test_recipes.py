@@ -67,14 +67,24 @@ def test_the_small_ones_are_what_was_measured(name, row):
     recipe, row = load_recipe(name), MEASURED[row]
     words = shlex.split(row['command'])[1:]
     typed = {option.removeprefix('--').replace('-', '_'): value for option, value in zip(words[::2], words[1::2])}
-    ours = {key: value for key, value in recipe.train.items() if key != 'preset'}
+    typed.pop('minutes', None)
+    ours = {key: value for key, value in recipe.train.items() if key not in ('preset', 'steps', 'norm', 'threads')}
     assert {key: float(typed.pop(key)) if key != 'dtype' else typed.pop(key) for key in ours} == ours
+    assert recipe.train['steps'] == row['steps'] == int(typed.pop('steps', row['steps']))  # made in so many minutes
+    assert recipe.train['norm'] == typed.pop('norm', 'post')
+    assert recipe.train['threads'] == int(typed.pop('threads', row['cores']))
     assert typed == {'data': typed['data'], 'src': recipe.data['src'], 'tgt': recipe.data['tgt']}
     assert recipe.train['preset'] == row['preset'] and recipe.data['pairs'] == row['pairs'] and not recipe.prepare
     expected = recipe.expected
     assert (expected['bleu'], expected['test'], expected['counted']) == (row['bleu'], row['test'], row['signature'])
     cores = f"{row['cores']} core{'s'*(row['cores'] > 1)}"
     assert expected['time'] == f"{row['minutes']:g} minutes, {row['steps']:,} steps, on {cores} of an {row['cpu']}"
+
+
+@pytest.mark.parametrize('name', names())
+def test_none_ends_by_the_clock(name):
+    "Or it would end untrained on a busy machine."
+    assert 'steps' in load_recipe(name).train and 'minutes' not in load_recipe(name).train
 
 
 # Mistakes
@@ -90,7 +100,7 @@ TEXT = (FOLDER/'multi30k.toml').read_text(encoding='utf-8')
     (TEXT.replace('[decode]', '[search]'), 'search: no table of a recipe; there are [data]'),
     (TEXT.partition('[decode]')[0], 'the table [decode] is missing; add it'),
     ('beam = 4\n' + TEXT, 'beam: no table of a recipe'),
-    (TEXT.replace('minutes = 25', ''), '[train] gives neither steps nor minutes'),
+    (TEXT.replace('steps = 2753', ''), '[train] gives neither steps nor minutes'),
     (TEXT.replace('beam = 4', 'beam = '), 'no TOML'),
     ('\udcff' + TEXT, 'no TOML')])
 def test_a_mistake_is_named_in_one_line(text, named, tmp_path):

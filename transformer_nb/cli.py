@@ -29,10 +29,10 @@ from tqdm import tqdm
 
 from . import __version__, checkpoints
 from .core import FAILURES, InputError, profile, seeded
-from .corpora import Split, decode_line, load_corpus
+from .corpora import Corpus, Split, decode_line, folder_files, load_corpus, read_parallel
 from .engine import cleaning, recipes, shards
 from .engine.distributed import World
-from .engine.runs import NotFinite, refuse_used
+from .engine.runs import LR_FACTORS, NotFinite, refuse_used
 from .evaluation import score
 from .exercises import cards
 from .interop import read_model, to_ctranslate2, to_marian, to_onnx
@@ -86,6 +86,13 @@ def _of_shards(pairs, vocab_size):
     raise InputError(f"--vocab-size {vocab_size}: the shards have a vocabulary of {pairs.tokenizer.vocab_size:,}; "
         "leave the option out, or prepare others")
 
+def _check_ours(found):
+    "Raises `InputError` for a checkpoint that `train` has not written and cannot go on from."
+    lacks = 'settings' if 'settings' not in found.training else 'tokenizer' if found.tokenizer is None else None
+    if not lacks: return
+    raise InputError(f"{found.path}: a checkpoint without {lacks}, so not of tnb-train; "
+        "go on with Trainer.resume in a program of your own, or choose another --out")
+
 def _check_same(found, cfg, about):
     "Raises `InputError` if a checkpoint is not of a run with these settings."
     checkpoints.check_fits(found, replace(cfg, vocab_size=found.tokenizer.vocab_size), found.tokenizer)
@@ -96,14 +103,16 @@ def _check_same(found, cfg, about):
                 "give the same command again with --resume, or choose another --out")
 
 # %% ../nbs/21_cli.ipynb #ddabd61e
-def _defaults(found, world, data, preset, minutes):
+def _defaults(found, world, what, asked):
     "What is taken for options that were not given: a resumed run's own, else what suits."
     if found:
         cfg = found.model.cfg
         return found.training['settings'] | {'norm': cfg.norm, 'dropout': cfg.dropout}
-    dropout = 0. if data == 'builtin' else model_preset(preset).dropout
+    steps, minutes = asked.get('steps', 2000), asked.get('minutes')
+    dropout = 0. if what['data'] == 'builtin' else model_preset(what['preset']).dropout
     dtype = 'auto' if minutes else 'float32'
-    return suited(preset, minutes) | {'steps': 2000, 'dropout': dropout, 'dtype': dtype, 'accumulate': world.size}
+    suits = suited(what['preset'], steps, minutes)
+    return suits | {'steps': steps, 'dropout': dropout, 'dtype': dtype, 'accumulate': world.size}
 
 def _what(asked, found):
     "Corpus, languages, preset and recipe: those that were asked for, else those of the run that is resumed."
@@ -127,9 +136,12 @@ def _found(out, resume, world):
     if not resume: return None
     path = world.from_first(lambda: _newest(out, resume))
     if not path: return None
-    if path.is_dir(): return checkpoints.load(path)
-    raise InputError(f"{path}: process {world.rank} does not find what process 0 has found; "
-        "choose an --out in a folder that all hosts share, under the same name")
+    if not path.is_dir():
+        raise InputError(f"{path}: process {world.rank} does not find what process 0 has found; "
+            "choose an --out in a folder that all hosts share, under the same name")
+    found = checkpoints.load(path)
+    _check_ours(found)
+    return found
 
 def _newest(out, resume):
     "None: nothing was saved yet, and the run may begin again."
@@ -152,22 +164,22 @@ def train(
     tgt:str=None,            # Target language: the file name's ending (default: de)
     preset:str=None,         # Size of the model: tiny, small, base, big, or a row of Table 3, A1 ... E (default: tiny)
     steps:int=None,          # Optimizer steps (default: 2000 if no minutes are given)
-    minutes:float=None,      # Minutes of training
+    minutes:float=None,      # Minutes of training instead: how good the model gets hangs on the machine then
     corpus_size:int=40_000,  # Training pairs of the built-in corpus
     recipe:str=None,         # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
     vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
-    batch_tokens:int=None,   # Padded tokens per micro-batch (default: 4096; with minutes and a small preset 1536)
+    batch_tokens:int=None,   # Padded tokens per micro-batch (default: 4096; a short run, or minutes: 1536)
     accumulate:int=None,     # Micro-batches a step (default: one for each process)
-    warmup:int=None,         # Steps of rising learning rate (default: what suits preset and minutes; 4000 for base)
-    lr_factor:float=None,    # Multiplies the paper's learning rate (default: what suits preset and minutes; 1 for base)
+    warmup:int=None,         # Steps of rising learning rate (default: what suits preset and length; 4000 for base)
+    lr_factor:float=None,    # Multiplies the paper's learning rate (default: what suits preset and length; 1 for base)
     clip:float=None,         # Longest gradient, as a norm (default: as it comes)
     dropout:float=None,      # Share of values dropped (default: the preset's; 0 for the built-in corpus)
     max_len:int=1024,        # Longest sequence, in tokens
-    norm:str=None,           # LayerNorm after the residual (post) or before (default: post; up to 10 minutes pre)
+    norm:str=None,           # LayerNorm after the residual (post) or before (default: post; a short run: pre)
     seed:int=0,              # Fixes initial weights, order of batches and dropout
     device:str='auto',       # cpu, cuda, mps, or auto
     dtype:str=None,          # float32, bfloat16, float16, or auto: the fastest (default: float32; with minutes auto)
-    threads:int=None,        # Threads on a CPU (default: with minutes what is fastest, else as many as there are cores)
+    threads:int=None,        # Threads on a CPU (default: all cores; a short run: 1; with minutes what is fastest)
     compile:bool=False,      # Compile the layers with torch.compile (needs a C++ compiler)?
     shard:bool=False,        # Under torchrun: share the weights out among the processes (FSDP2)?
     every:int=None,          # Steps from checkpoint to checkpoint (default: 20 checkpoints in a run)
@@ -186,7 +198,7 @@ def train(
     world = World(device)
     found = _found(out, resume, world)
     what = _what(asked, found)
-    options = _defaults(found, world, what['data'], what['preset'], asked.get('minutes')) | asked
+    options = _defaults(found, world, what, asked) | asked
     # made now: what makes no sense is refused before the vocabulary is learned
     cfg = model_preset(what['preset'], max_len=max_len, norm=options['norm'], dropout=options['dropout'])
     names = signature(TrainingConfig).parameters.keys() & options.keys()
@@ -194,7 +206,7 @@ def train(
     corpus = shards.load_data(what['data'], what['src'], what['tgt'], corpus_size, drop_empty, max_len)
     pairs, val = corpus['train'], corpus.splits.get('val', Split([]))
     about = what | {'data': _where(what['data']), 'src': corpus.src, 'tgt': corpus.tgt, 'corpus_size': corpus_size,
-        'pairs': len(pairs), 'shards': getattr(pairs, 'digest', None)}
+        'drop_empty': drop_empty, 'pairs': len(pairs), 'shards': getattr(pairs, 'digest', None)}
     if found: _check_same(found, cfg, about)
     tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, options, world)
     trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out, about=about,
@@ -202,12 +214,17 @@ def train(
     trainer.resumed_by, trainer.ours = '--resume', bool(resume)
     del corpus, pairs  # the texts: from here on there are ids
     if found: trainer.resume(found)
-    elif settings.minutes:
-        trainer.choose_threads()
-        if not asked.keys() & {'warmup', 'lr_factor'}: trainer.shorten_warmup(trainer.expected_steps())
+    else: _plan(trainer, asked)
     _run(trainer)
 
 # %% ../nbs/21_cli.ipynb #ebb2d31a
+def _plan(trainer, asked):
+    "Fit a new run to its length; all processes measure together."
+    timed = trainer.cfg.minutes
+    if timed: trainer.choose_threads()
+    if asked.keys() & {'warmup', 'lr_factor'}: return
+    if timed or trainer.about['preset'] in LR_FACTORS: trainer.shorten_warmup(trainer.expected_steps())
+
 def _run(trainer):
     beginning = _beginning(trainer)  # all processes measure together
     if trainer.first: print(beginning, file=sys.stderr)
@@ -216,12 +233,23 @@ def _run(trainer):
     trainer.world.close()
 
 def _ending(trainer):
-    loss = trainer.log[-1].get('val_loss')
+    "What was done, of what was planned."
+    cfg, loss = trainer.cfg, trainer.log[-1].get('val_loss')
+    of_steps, of_minutes = (f" of {n:,}" if n else '' for n in (cfg.steps, cfg.minutes))
     watched = f", validation loss {loss}" if loss else ''
-    return f"{trainer.out}/averaged: {trainer.step:,} steps in {trainer.seconds/60:.1f} minutes{watched}"
+    return (f"{trainer.out}/averaged: {trainer.step:,}{of_steps} steps in {trainer.seconds/60:.1f}{of_minutes} minutes"
+        f"{watched}")
+
+def _length(trainer):
+    "By what the run ends; with minutes, an estimate of its steps."
+    cfg, bounds = trainer.cfg, []
+    if cfg.steps: bounds.append(f"{cfg.steps:,} steps")
+    if cfg.minutes: bounds.append(f"{cfg.minutes:g} minutes")
+    estimate = f", about {trainer.expected_steps():,} steps at the present speed" if cfg.minutes else ''
+    return f"ends after {' or '.join(bounds)}{estimate}"
 
 def _beginning(trainer):
-    "What is trained, and with which settings: two lines."
+    "What is trained, with which settings, and how long: two lines."
     cfg, model, world = trainer.cfg, trainer.model.cfg, trainer.world
     n = sum(p.numel() for p in trainer.model.parameters())
     peak = lrate(cfg.warmup, model.d_model, cfg.warmup, cfg.lr_factor)
@@ -230,7 +258,7 @@ def _beginning(trainer):
     return (f"{trainer.about['pairs']:,} pairs, {model.vocab_size:,} word pieces, {n/1e6:.1f} M parameters, "
         f"on {world.size} x {trainer.device.type} in {trainer.dtype}{threads}\n"
         f"{model.norm}-norm, dropout {model.dropout:g}, {cfg.accumulate} x {cfg.batch_tokens:,} tokens per step, "
-        f"learning rate up to {peak:.2g} in {cfg.warmup:,} steps, about {trainer.expected_steps():,} steps in all")
+        f"learning rate up to {peak:.2g} in {cfg.warmup:,} steps, {_length(trainer)}")
 
 # %% ../nbs/21_cli.ipynb #793faa07
 def _lines(stream, name, on_error):
@@ -301,16 +329,21 @@ def translate(
     _stream(file, on_error, lines, answer)
 
 # %% ../nbs/21_cli.ipynb #25c8846e
-def _tests(about, data=None, src=None, tgt=None):
-    "The test splits to score on: of `data`, or of the corpus that the model was trained on."
+def _tests(about, data=None, src=None, tgt=None, drop_empty=False):
+    "The test splits to score on: of `data`, or of the corpus that the model was trained on. No other file is read."
     origin = data or about.get('data')
     if not origin: raise InputError("the checkpoint does not say what it was trained on; name a test set with --data")
     src, tgt = src or about.get('src', 'en'), tgt or about.get('tgt', 'de')
-    corpus = load_corpus(origin, src, tgt, about.get('corpus_size', 40_000))
-    tests = corpus.tests or (list(corpus.splits) if data else [])
-    if not tests:
-        raise InputError(f"{origin}: no test split (test*.{src}) in it; name one with --data FILE.{src},FILE.{tgt}")
-    return {name: corpus[name] for name in tests}
+    drop_empty = drop_empty or not data and about.get('drop_empty', False)
+    another = f"name one with --data FILE.{src},FILE.{tgt}"
+    if origin == 'builtin': splits = load_corpus(origin, n_train=about.get('corpus_size', 40_000)).splits
+    elif ',' in origin: splits = {'train': origin.split(',', 1)}
+    elif data or Path(origin).is_dir(): splits = folder_files(origin, src, tgt)
+    else: raise InputError(f"{origin}: the corpus that the model was trained on is not here; {another}")
+    tests = Corpus(src, tgt, splits).tests or (list(splits) if data else [])
+    if not tests: raise InputError(f"{origin}: no test split (test*.{src}) in it; {another}")
+    if origin == 'builtin': return {name: splits[name] for name in tests}
+    return {name: read_parallel(*splits[name], drop_empty) for name in tests}
 
 # %% ../nbs/21_cli.ipynb #967df0a8
 def _scores(translator, splits, tokenize='13a', **search):
@@ -338,13 +371,14 @@ def evaluate(
     batch_tokens:int=4096,   # Padded tokens per batch
     int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
     parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
+    drop_empty:bool=False,   # Leave out pairs with an empty side?
     tokenize:str='13a',      # What BLEU takes for words: 13a; without spaces zh, or char (characters)
     device:str='auto',       # cpu, cuda, mps, or auto
     json:bool=False          # Print JSON instead of a table?
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
     translator = Translator.from_pretrained(model, device, int8=int8)
-    tests = _tests(translator.about, data, src, tgt)
+    tests = _tests(translator.about, data, src, tgt, drop_empty)
     scores = _scores(translator, tests, tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel)
     if json: print(dumps(scores, indent=1))
     else: _print_table(scores)
@@ -400,7 +434,8 @@ def parse(
 # %% ../nbs/21_cli.ipynb #ca40ae5c
 def demo(
     out:str='runs/demo',     # Directory of the run; must be new
-    minutes:float=4.         # Minutes of training
+    steps:int=None,          # Optimizer steps (default: those of the profile in settings.ini)
+    minutes:float=None       # Minutes of training instead: how good the model gets hangs on the machine then
 ):
     "Train a small model on the built-in corpus, score it, translate, draw its attention."
     if Path(out).exists():
@@ -408,7 +443,9 @@ def demo(
             "take another directory (make demo OUT=runs/demo2), or remove it first")
     run = profile()
     print(f'Training on the built-in corpus, profile [{run.name}] of settings.ini:', file=sys.stderr)
-    train(out=out, preset=run.preset, minutes=minutes, corpus_size=run.corpus_size, device=run.device, dtype=run.dtype)
+    if steps is None and minutes is None: steps = run.steps
+    train(out=out, preset=run.preset, steps=steps, minutes=minutes, corpus_size=run.corpus_size, device=run.device,
+        dtype=run.dtype)
     translator = Translator.from_pretrained(out, run.device)
     splits = _tests(translator.about)
     print('\nScores on the test split, and on unseen combinations of known words:')
@@ -433,7 +470,7 @@ def _propose(out, sentence):
     if bin.is_relative_to(here): bin = bin.relative_to(here)
     print(f'\nNext:\n  translate   echo "{sentence}" | {bin}/tnb-translate {out}\n'
         '  learn       make lab   (the lessons as notebooks)\n'
-        f'  go on       {bin}/tnb-train --data FOLDER --src en --tgt de --minutes 20'
+        f'  go on       {bin}/tnb-train --data FOLDER --src en --tgt de --steps 3000'
         '   (FOLDER holds train.en, train.de, test.en, test.de)')
 
 # %% ../nbs/21_cli.ipynb #56717fc7

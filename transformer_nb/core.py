@@ -129,7 +129,7 @@ class Profile:
     device:str = 'cpu'         # torch device: cpu, cuda, mps
     dtype:str = 'float32'      # Compute dtype of training: float32, bfloat16, float16, or auto (see `fast_dtype`)
     corpus_size:int = 40_000   # Training pairs of the built-in corpus
-    steps:int = 1200           # Training steps of a short run
+    steps:int = 1400           # Training steps of a short run
     preset:str = 'tiny'        # Model preset, see `transformer.preset`
 
 # %% ../nbs/engine/00_core.ipynb #9f647457

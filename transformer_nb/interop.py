@@ -261,11 +261,13 @@ def _vocabularies(folder, config, cfg):
 
 # %% ../nbs/20_interop.ipynb #a331283a
 HUB_ID = re.compile(r'[\w-][\w.-]*/[\w.-]+')
+_OURS = re.compile(r'runs/.*|.*/(averaged|step-\d+)')  # Names that runs and their checkpoints have
 HUB_FILES = ['*.json', '*.spm', '*.safetensors', 'tokenizer.model']
 
 def _on_hub(path):
-    "Is it an id of the Hub, and no path: does not even the folder exist in which it would lie?"
-    return bool(HUB_ID.fullmatch(str(path))) and not Path(path).exists() and not Path(path).parent.is_dir()
+    "Is it an id of the Hub, and no path: neither named like a run nor in a folder that exists?"
+    name, path = str(path), Path(path)
+    return bool(HUB_ID.fullmatch(name)) and not _OURS.fullmatch(name) and not path.parent.is_dir()
 
 def fetched(
     path:str|Path,     # Folder, or id on the Hub such as Helsinki-NLP/opus-mt-en-de

@@ -461,9 +461,11 @@ def _watch(self:Trainer, took, used):
     self.watched = 0., 0.
     if cores >= .75*n: return
     self.watched = None
+    remedy = "or give this run more minutes" if self.cfg.minutes else "or wait: it makes its steps all the same"
+    fewer = "; or stop it (Ctrl-C) and resume it with fewer threads (threads=1), since threads that wait for each " \
+        "other lose the most" if n > 1 else ""
     tqdm.write(f"step {self.step:,}: this run has {cores:.1f} of {n} cores, as if other programs use the processor: "
-        "stop them, or give this run more minutes; or stop it (Ctrl-C) and resume it with fewer threads (threads=1), "
-        "since threads that wait for each other lose the most", file=sys.stderr)
+        f"stop them, {remedy}{fewer}", file=sys.stderr)
 
 # %% ../nbs/14_training.ipynb #7d06f06e
 @patch

@@ -13,6 +13,7 @@ import json
 import signal
 import threading
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 
 import torch
@@ -153,20 +154,23 @@ def pairs_of(
             yield dict(zip(('src', 'tgt', 'src_text', 'tgt_text'), ids + texts))
 
 # %% ../../nbs/engine/06_runs.ipynb #48e1c5ad
-FEW = 10  # Minutes up to which a run is too short for post-norm's long warm-up
-# Where the paper's schedule is too slow: a run of so many steps, of minutes, of few minutes
+FEW = dict(steps=4000, minutes=10)  # Up to here a run is too short for post-norm's long warm-up
+# Where the paper's schedule is too slow: a run of so many steps, of minutes, of few of either
 SCHEDULES = dict(warmup=1000), dict(batch_tokens=1536, warmup=600), dict(batch_tokens=1536, warmup=200, norm='pre')
 LR_FACTORS = {'tiny': (1.8, 1., .8), 'small': (.7, .4, .3)}  # highest rates of 0.005 and 0.0036, 0.0014 and 0.001
 
 def suited(
     preset:str,         # Name of a model preset, see `transformer.preset`
-    minutes:float=None  # Length of the run; None: it is bounded by steps alone
-) -> dict:              # 'norm' of the model; 'batch_tokens', 'warmup' in steps and 'lr_factor' of TrainingConfig
-    "Settings that suit a preset and the time there is: the paper's (§5.3) for all but the small presets."
-    papers = dict(norm='post', batch_tokens=4096, warmup=4000, lr_factor=1.)
+    steps:int=None,     # Length of the run; None: not bounded by steps
+    minutes:float=None  # Length of the run; None: not bounded by minutes
+) -> dict:              # 'norm' of the model; 'batch_tokens', 'warmup', 'lr_factor' and 'threads' of TrainingConfig
+    "Settings that suit a preset and the length of a run: the paper's (§5.3) for all but the small presets."
+    papers = dict(norm='post', batch_tokens=4096, warmup=4000, lr_factor=1., threads=None)
     if preset not in LR_FACTORS: return papers
-    length = 0 if minutes is None else 1 if minutes > FEW else 2
-    return papers | SCHEDULES[length] | {'lr_factor': LR_FACTORS[preset][length]}
+    few = (steps or inf) <= FEW['steps'] or (minutes or inf) <= FEW['minutes']
+    length = 2 if few else 1 if minutes else 0
+    threads = 1 if few and not minutes else None  # with minutes, the trainer measures
+    return papers | SCHEDULES[length] | {'lr_factor': LR_FACTORS[preset][length], 'threads': threads}
 
 # %% ../../nbs/engine/06_runs.ipynb #2e6bd808
 @contextmanager
