@@ -322,7 +322,7 @@ def translate(
     device:str='auto'        # cpu, cuda, mps, or auto
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
-    translator = Translator.from_pretrained(model, device, int8=int8)
+    translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
     def answer(group, first):
         for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel), first):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
@@ -377,7 +377,7 @@ def evaluate(
     json:bool=False          # Print JSON instead of a table?
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
-    translator = Translator.from_pretrained(model, device, int8=int8)
+    translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
     tests = _tests(translator.about, data, src, tgt, drop_empty)
     scores = _scores(translator, tests, tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel)
     if json: print(dumps(scores, indent=1))

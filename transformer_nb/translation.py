@@ -11,8 +11,8 @@ __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'HEADS', 'clean',
 # %% ../nbs/16_translation.ipynb #61dc8012
 import re
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from functools import partial
+from importlib import import_module
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from threading import Barrier, Lock
@@ -27,7 +27,7 @@ from torch import Tensor
 from .batching import by_length, make_batch, pad
 from .core import InputError, check_dtype, default_device, fast_dtype, plot_style
 from .decoding import Hypothesis, beam_search, sample as draw, wide
-from .engine.inference import Inference, evaluating, fingerprint, inference, own_precision
+from .engine.inference import Inference, evaluating, inference, own_precision
 from .interop import read_model
 from .tokenizer import check_tokenizer
 from .transformer import attention_maps
@@ -87,25 +87,17 @@ def rejoin(
 
 # %% ../nbs/16_translation.ipynb #005b3059
 class Translator:
-    "A trained model with its tokenizer: text in, text out, with the weights that the model has now."
+    "A trained model with its tokenizer: text in, text out. It keeps the model it was given."
     def __init__(self,
-        model,           # transformer.Transformer (is put into eval mode), or inference.Inference
-        tokenizer,       # tokenizer.Tokenizer it was trained with
-        about=None,      # What its checkpoint says of the training: corpus, languages, steps
-        int8:bool=False, # Decode with 8-bit weights (on the CPU)? An Inference has decided that already
-        path=None        # The checkpoint, to read the model from it again where an Inference is not enough
+        model,          # transformer.Transformer (is put into eval mode), or inference.Inference
+        tokenizer,      # tokenizer.Tokenizer it was trained with
+        about=None,     # What its checkpoint says of the training: corpus, languages, steps
+        int8:bool=False # Decode with 8-bit weights (on the CPU)? An Inference has decided that already
     ):
         check_tokenizer(tokenizer, model.cfg)
-        self.tokenizer, self.about, self.path, self.lock = tokenizer, about or {}, path, Lock()
-        self.own, self.mark = (None, None) if isinstance(model, Inference) else (model.eval(), fingerprint(model))
-        self.prepared, self.files = inference(model, int8), None
-        self.int8 = self.prepared.int8
+        self.tokenizer, self.about, self.ready = tokenizer, about or {}, inference(model, int8)
+        self.own, self.int8 = None if isinstance(model, Inference) else model.eval(), self.ready.int8
 
-    def _with(self, **changes):
-        "A translator that shares all but these attributes."
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self) | changes)
-        return twin
 
 # %% ../nbs/16_translation.ipynb #4a2f322e
 def _dtype(name, device):
@@ -120,65 +112,47 @@ def from_pretrained(cls:Translator,
     device:str='auto',  # torch device; auto: a GPU where there is one, the CPU for int8
     dtype:str='auto',   # float32, bfloat16, float16, or auto: on a CPU float32, on a GPU what it is fastest in
     int8:bool=False,    # Decode with 8-bit weights (on the CPU)?
-    revision:str=None   # Of a model on the Hub: branch, tag or commit
+    revision:str=None,  # Of a model on the Hub: branch, tag or commit
+    keep_model:bool=True # Keep the model itself, for scores, attention maps and changes? Without it: half the memory
 ) -> Translator:
     "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown `dtype`."
     device = default_device('cpu' if int8 and device == 'auto' else device)
     kind, found = _dtype(dtype, device), read_model(path, device, revision)
     if found.tokenizer is None:
         raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
-    ready = inference(found.model.to(kind), int8, release=True)
-    return cls(ready, found.tokenizer, found.training, path=found.path)._with(files=found.files)
+    model = found.model.to(kind)
+    return cls(model if keep_model else inference(model, int8, release=True), found.tokenizer, found.training, int8)
 
 # %% ../nbs/16_translation.ipynb #3d750476
 @patch(as_prop=True)
 def model(self:Translator):
-    "The Transformer itself, for attention maps and for changes: read again if its matrices were given up."
-    with self.lock:
-        if self.own is None: self.own, self.mark = self._read_again()
-        return self.own
+    "The Transformer itself, for attention maps and for changes; raises `InputError` if it was given up."
+    if self.own is not None: return self.own
+    raise InputError("this translator was made of a prepared model, without the model itself: "
+        "make it of the Transformer, or by from_pretrained with keep_model=True")
+
+@patch
+def refresh(self:Translator):
+    "Prepare `model` again, after it was changed by hand."
+    self.ready = Inference(self.model, self.int8)
 
 @patch(as_prop=True)
-def ready(self:Translator):
-    "The model prepared for decoding, with its weights as they are now."
-    if self.own is None: return self.prepared
-    with self.lock:
-        mark = fingerprint(self.own)
-        if mark != self.mark: self.prepared, self.mark = Inference(self.own, self.int8), mark
-        return self.prepared
+def cfg(self:Translator): return self.ready.cfg
 
 @patch(as_prop=True)
-def cfg(self:Translator): return (self.own or self.prepared).cfg
+def device(self:Translator): return self.ready.device
 
 @patch(as_prop=True)
-def device(self:Translator): return (self.own or self.prepared).embedding.weight.device
-
-@patch(as_prop=True)
-def dtype(self:Translator): return (self.own or self.prepared).embedding.weight.dtype
+def dtype(self:Translator): return self.ready.embedding.weight.dtype
 
 # %% ../nbs/16_translation.ipynb #dfcfdedd
 @patch
-def _read_again(self:Translator):
-    "The model from its checkpoint; and its fingerprint, if the files are those that `prepared` was made of."
-    if self.path is None:
-        raise InputError("this translator was made of a prepared model: "
-            "make it of the Transformer itself to look at it")
-    found = read_model(self.path, self.device)
-    model = found.model.to(self.dtype)
-    return model, fingerprint(model) if found.files == self.files else None
+def __getstate__(self:Translator): return {k: v for k, v in vars(self).items() if k != 'ready'} | {'own': self.model}
 
 @patch
-def __deepcopy__(self:Translator, memo):
-    return self._with(own=deepcopy(self.own, memo), about=deepcopy(self.about, memo), lock=Lock())
-
-@patch
-def __reduce__(self:Translator):
-    if self.own is not None: return type(self), (self.own, self.tokenizer, self.about, self.int8, self.path)
-    if self.path is None:
-        raise InputError("a translator made of a prepared model cannot be sent elsewhere: "
-            "make it of the Transformer itself, or by from_pretrained")
-    dtype = str(self.dtype).removeprefix('torch.')
-    return type(self).from_pretrained, (self.path, str(self.device), dtype, self.int8)
+def __setstate__(self:Translator, state):
+    vars(self).update(state)
+    self.refresh()
 
 # %% ../nbs/16_translation.ipynb #daa6210c
 class TooLong(InputError):
@@ -293,7 +267,7 @@ def _by_parts(self:Translator,
 class Translation(NamedTuple):
     "A translation and what the model thinks of it."
     text:str     # One line
-    score:float  # Log-probability (nats) over the length penalty; of a text in parts the sum
+    score:float  # Log-probability (nats) over the length penalty, unlike that of `score`; of a text in parts the sum
     tokens:list  # Its pieces, as the vocabulary spells them
 
 @patch
@@ -307,8 +281,8 @@ def nbest(self:Translator,
     keep_greedy:bool=False # Keep a row for the greedy path, so that no answer scores worse? Not the published search
 ) -> list:                 # Per text a list of up to `n` Translations, best first, then those cut off
     "The best translations of each text, in the order of the input; raises `InputError` for settings without sense."
-    fixed = self._with(prepared=self.ready, own=None)  # the same weights for all batches
-    answer = lambda rows: fixed.search(rows, beam, alpha, n, keep_greedy)
+    search = partial(self.search, keep_greedy=True) if keep_greedy else self.search
+    answer = lambda rows: search(rows, beam, alpha, n)
     found = self._by_parts(answer, [Hypothesis(0., [])], texts, batch_tokens/max(1, beam), parallel)
     return [self._whole(parts, hyps) for parts, hyps in found]
 
@@ -353,6 +327,8 @@ def sample(self:Translator,
     return [rejoin(parts, self.tokenizer.target.decode(ids)) for parts, ids in found]
 
 # %% ../nbs/16_translation.ipynb #5c07e002
+_LOOKING = Lock()  # for models themselves: their hooks and modes serve one thread at a time
+
 @patch
 def _pairs(self:Translator,
     texts:list,       # Sentences
@@ -370,6 +346,7 @@ def _log_probabilities(model, pairs):
     batch = make_batch([(source[:-1], target[:-1]) for source, target in pairs], model.cfg)
     batch = batch.to(model.embedding.weight.device)
     logits = model(batch.src, batch.tgt_in)
+    logits[..., [model.cfg.pad_id, model.cfg.bos_id, *model.cfg.banned]] = float('-inf')  # as decoding never says them
     logp = logits.log_softmax(-1, dtype=wide(logits.dtype)).gather(-1, batch.tgt_out[..., None])[..., 0]
     return logp.masked_fill(batch.tgt_out == model.cfg.pad_id, 0.).sum(1).tolist()
 
@@ -380,10 +357,11 @@ def score(self:Translator,
     translations:list,     # One for each, same order
     batch_tokens:int=1024  # Padded tokens per batch
 ) -> list:                 # Log-probability of each translation (nats), its EOS included; 0 if both are empty
-    "How probable the model finds given translations; raises `InputError` if a side has more, `TooLong` as `encode`."
+    """How probable the model finds given translations, without a length penalty: `nbest` divides this number by
+    `length_penalty(n, alpha)`, n tokens with EOS. Raises `InputError` if a side has more, `TooLong` as `encode`."""
     model, pairs = self.model, self._pairs(texts, translations)
     lengths = [max(map(len, pair)) for pair in pairs]
-    with self.lock, evaluating(model):
+    with _LOOKING, evaluating(model):
         found = self._batched(partial(_log_probabilities, model), pairs, lengths, batch_tokens)
     return [found.get(i, 0.) for i in range(len(pairs))]
 
@@ -398,7 +376,7 @@ def maps(self:Translator,
     "All three kinds of attention while the model reads a sentence and this translation."
     model, tokenizer = self.model, self.tokenizer
     src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, [self.cfg.bos_id, *target]))
-    with self.lock, evaluating(model): found = attention_maps(model, src, tgt, look)  # by hooks: one thread at a time
+    with _LOOKING, evaluating(model): found = attention_maps(model, src, tgt, look)  # by hooks: one thread at a time
     words = {'source': tokenizer.source.pieces(source), 'target': tokenizer.target.pieces([*target, self.cfg.eos_id])}
     return words | {kind: w[:, 0].float().cpu() for kind, w in found.items()}
 
@@ -410,6 +388,13 @@ def attention(self:Translator,
     rows = self.encode([text])
     if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
     return self.maps(rows[0], self.search(rows, 4, .6, 1)[0][0].ids[:self.cfg.max_len - 1])  # must fit with BOS
+
+@patch
+def show(self:Translator,
+    text:str # One sentence, not empty
+):           # attention_maps.Viewer, with the norms of the values
+    "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
+    return import_module('transformer_nb.attention_maps').viewed(self, text)
 
 # %% ../nbs/16_translation.ipynb #b97febee
 def draw_map(
