@@ -14,7 +14,8 @@ help:
 
 # constraints.txt pins what is installed, and what builds it: older versions of pip read the first name for both.
 LOCK := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
-INSTALL := $(LOCK) $(BIN)/pip install -q --disable-pip-version-check -e
+# Nothing is compiled ahead: Python does it for what is imported.
+INSTALL := $(LOCK) $(BIN)/pip install -q --disable-pip-version-check --no-compile -e
 
 # Everything lives in .venv, in two stages: what the library needs, and with it all that notebooks, tests and the site
 # need. Each has a stamp, which is renewed when the dependencies change.

@@ -14,7 +14,7 @@ from transformer_nb.batching import Batch, Batches, by_length, make_batch, pad, 
 from transformer_nb.core import InputError
 from transformer_nb.tokenizer import BOS, EOS, PAD
 
-many = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=60)
 ids = st.lists(st.integers(4, 50_000), max_size=12)
 corpora = st.lists(st.tuples(ids, ids), min_size=1, max_size=30)
 budgets = st.integers(1, 60)

@@ -214,7 +214,7 @@ def test_random_lines_stay_as_many(n, small_run):
     "All of Unicode, control characters, up to 5,000 characters: a line in, a line out."
     lines, rng = [], random.Random(0)
 
-    @settings(max_examples=2*n, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2*n, suppress_health_check=list(HealthCheck))
     @given(LINES)
     def collect(text): lines.append(text)
 

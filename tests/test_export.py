@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip('nbdev')
 from nbdev.export import nb_export
 
 ROOT = Path(__file__).parents[1]

@@ -16,7 +16,7 @@ VARIANTS = [dict(norm=norm, positions=positions) for norm in ('post', 'pre') for
 variants = pytest.mark.parametrize('kind', VARIANTS, ids=lambda kind: '-'.join(kind.values()))
 lengths = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 seeds = st.integers(0, 2**31)
-many = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+many = settings(max_examples=25)
 
 
 @cache

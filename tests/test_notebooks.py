@@ -4,6 +4,8 @@ import re
 import sys
 
 import pytest
+
+pytest.importorskip('nbdev')
 from conftest import PROCESSES, ROOT, write_into
 from fastcore.nbio import mk_cell, new_nb, write_nb
 from nbdev import test as nbdev_test

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import time
@@ -136,7 +135,9 @@ def test_damaged_newest_checkpoint(data, whole, stopped, damage):
     assert_same(stopped, whole)
 
 
-def fill_disk(): resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+def fill_disk():
+    import resource  # not on Windows
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 
 
 def test_full_disk(data, whole, stopped, tmp_path):

@@ -1,0 +1,128 @@
+"""Continuous integration: a test that is skipped for a reason which nobody expects fails the run; the lock holds every
+distribution; workflows run pinned actions, and have no more rights than they need."""
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import requires, version
+
+import pytest
+from conftest import ROOT
+from packaging.requirements import Requirement
+from skips import EXPECTED, unexpected
+
+FILE = '''
+import pytest
+def test_works(): pass
+@pytest.mark.skipif(True, reason={!r})
+def test_does_not(): pass
+'''
+MODULE = "import pytest\npytest.importorskip('nowhere')\n"
+ENV = {name: value for name, value in os.environ.items() if not re.match('CI$|TNB_HAS|PYTEST', name)}
+
+
+@pytest.mark.parametrize('workers', [0, 1])
+@pytest.mark.parametrize('text, environ, status', [
+    (FILE.format('no time'), {}, 0),
+    (FILE.format('no time'), {'CI': 'true'}, 1),
+    (FILE.format('no Chromium'), {'CI': 'true'}, 0),
+    (FILE.format('no Chromium'), {'CI': 'true', 'TNB_HAS': 'node chromium'}, 1),
+    (MODULE, {'CI': 'true'}, 1)])
+def test_a_skip_must_be_expected(text, environ, status, workers, tmp_path):
+    (tmp_path/'test_it.py').write_text(text)
+    (tmp_path/'test_other.py').write_text('def test_works(): pass\n')
+    command = [sys.executable, '-m', 'pytest', '-p', 'skips', '-n', str(workers), '-c', os.devnull, '.']
+    env = ENV | environ | {'PYTHONPATH': str(ROOT/'tests')}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == status, done.stdout
+    assert ('test_it.py' in done.stdout.partition('reasons that are not expected')[2]) == bool(status)
+
+
+def test_each_reason_in_the_tests_is_known():
+    "Reasons that are written out; one that is made up at run time is seen when it is given."
+    texts = {path.name: path.read_text(encoding='utf-8') for path in (ROOT/'tests').glob('test_*.py')}
+    texts.pop('test_ci.py')
+    found = [(name, reason) for name, text in texts.items() for _, reason in
+        re.findall(r'''(?:reason=|pytest\.skip\()(["'])(.+?)\1[),\n]''', text)]
+    assert len(found) > 20
+    assert [place for place in found if unexpected([place[1]], set())] == []
+
+
+# The lock
+
+def pins():
+    "Names, as pip compares them, and versions in constraints.txt."
+    lines = [line.partition(' ;')[0] for line in (ROOT/'constraints.txt').read_text().splitlines() if line[0] != '#']
+    return {name: version for name, version in (line.split('==') for line in lines)}
+
+
+def normal(name): return re.sub('[-_.]+', '-', name).lower()
+
+
+def needed(name, extras=('',), found=None):
+    "All distributions that one needs here, with these extras."
+    found = {} if found is None else found
+    for line in requires(name) or []:
+        need = Requirement(line)
+        if need.marker and not any(need.marker.evaluate({'extra': extra}) for extra in extras): continue
+        key = normal(need.name), tuple(sorted(need.extras))
+        if key in found: continue
+        found[key] = version(need.name)
+        needed(need.name, need.extras or ('',), found)
+    return {name: number for (name, _), number in found.items()}
+
+
+def test_every_distribution_is_pinned():
+    "Whatever the notebooks, tests and site need, on this system; and no build of torch, path or host is named."
+    pytest.importorskip('nbdev')
+    theirs = set(needed('transformer_nb', ('', 'dev'))) - {'transformer-nb'}
+    of_torch = {name for name in theirs if name.startswith(('nvidia', 'cuda', 'triton'))}  # which pins them itself
+    assert len(theirs) > 100 and theirs - of_torch <= set(pins())
+    assert all(re.fullmatch(r'[\w.]+', number) for number in pins().values())
+
+
+def test_the_lock_is_within_the_bounds_of_pyproject():
+    project = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']
+    asked = [*project['dependencies'], *sum(project['optional-dependencies'].values(), [])]
+    for need in map(Requirement, asked):
+        if need.name != 'transformer_nb': assert need.specifier.contains(pins()[normal(need.name)]), need
+
+
+# Workflows
+
+WORKFLOWS = {path.stem: path.read_text(encoding='utf-8') for path in (ROOT/'.github/workflows').glob('*.yml')}
+
+
+def jobs(text):
+    "The text of each job of a workflow."
+    names = re.split(r'^  (\w+):.*\n', text.partition('\njobs:\n')[2], flags=re.M)[1:]
+    return dict(zip(names[::2], names[1::2], strict=True))
+
+
+def test_workflows_name_what_is_known():
+    "TNB_HAS says what a runner has in words of the list."
+    lines = [line for text in WORKFLOWS.values() for line in re.findall('^ +TNB_HAS: (.+)', text, re.M)]
+    named = {name for line in lines for name in line.split()}
+    assert named and named <= {name.replace(' ', '-') for name in EXPECTED}
+
+
+def test_actions_are_pinned_by_commit():
+    "A tag can be moved. What the commit is called stands behind it."
+    used = [line for text in WORKFLOWS.values() for line in re.findall('uses: (.+)', text)]
+    ours = {line for line in used if line.startswith('./')}
+    pinned = {line for line in used if re.fullmatch(r'[\w/-]+@[0-9a-f]{40}  # v[\d.]+', line)}
+    assert len(used) > 10 and set(used) == ours | pinned and all((ROOT/line).exists() for line in ours)
+
+
+def test_only_who_publishes_may_write():
+    rights = {(name, job): re.findall(r'^ +([\w-]+: write)', text, re.M)
+        for name, workflow in WORKFLOWS.items() for job, text in jobs(workflow).items()}
+    assert {where: found for where, found in rights.items() if found} == {
+        ('docs', 'deploy'): ['pages: write', 'id-token: write'], ('release', 'publish'): ['id-token: write']}
+    for text in WORKFLOWS.values(): assert re.search(r'\npermissions:\n  contents: read\n\n', text)
+
+
+def test_nothing_is_published_before_the_tests():
+    assert 'needs: test\n' in jobs(WORKFLOWS['docs'])['deploy']
+    assert 'needs: [test, build]\n' in jobs(WORKFLOWS['release'])['publish']
