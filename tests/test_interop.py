@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from transformer_nb import Translator
 from transformer_nb.batching import pad
-from transformer_nb.core import InputError
+from transformer_nb.core import DiskError, InputError
 from transformer_nb.decoding import beam_search
 from transformer_nb.evaluation import score
 from transformer_nb.corpora import Split, load_corpus
@@ -162,7 +162,7 @@ def test_nothing_of_others_is_replaced(mine, tmp_path):
 def test_a_full_disk_leaves_nothing(mine, tmp_path, monkeypatch):
     def full(*_): raise OSError(28, 'No space left on device')
     monkeypatch.setattr('transformer_nb.interop.save_file', full)
-    with pytest.raises(InputError, match='out: cannot be written .*No space left'): to_marian(mine, tmp_path/'out')
+    with pytest.raises(DiskError, match='out: cannot be written .*No space left'): to_marian(mine, tmp_path/'out')
     assert not [*tmp_path.iterdir()]
 
 

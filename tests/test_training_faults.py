@@ -17,9 +17,9 @@ import torch
 from conftest import BIN, TORCH, tnb, two_processes
 from test_first_minutes import TEXT, new_trainer
 
-from transformer_nb import checkpoints
+from transformer_nb import checkpoints, cli, core, training
 from transformer_nb.batching import Batches, IdPairs, encode_pairs
-from transformer_nb.core import InputError
+from transformer_nb.core import DiskError, InputError, MemoryFull
 from transformer_nb.corpora import Split
 from transformer_nb.engine import distributed, shards
 from transformer_nb.engine.costs import matmul_rate
@@ -184,6 +184,41 @@ def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
     assert scores['sharded'] == pytest.approx(scores['alone'], abs=.01)
 
 
+WATCHED = '''
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from test_first_minutes import TEXT, new_trainer
+from transformer_nb.batching import Batches
+from transformer_nb.training import Objective, Trainer
+
+trainer = new_trainer(sys.argv[2], accumulate=2, steps=40, every=2, patience=3, warmup=1, lr_factor=50.)
+words = trainer.tokenizer.encode(TEXT)
+trainer.val = Batches(list(zip(words, words[::-1]))*5, 16, special=trainer.model.cfg)
+rank, seen, validate, forward = trainer.world.rank, [], Trainer._val_loss, Objective.forward
+def watched(self, batch):
+    if not self.model.training: seen.append(len(batch.src))
+    return forward(self, batch)
+Objective.forward = watched
+shared = trainer.validate()
+Trainer._val_loss = lambda self: validate(self) - rank*self.step/10  # in process 1 it falls, in process 0 it does not
+trainer.fit(quiet=True)
+whole = [len(batch.src) for batch in trainer.val.once()]
+print(json.dumps([rank, shared['val_loss'], seen[:len(seen)//(1 + len(trainer.log))], whole, trainer.step]), flush=True)
+trainer.world.close()
+'''
+
+
+def test_processes_share_the_validation_and_stop_early_together(tmp_path):
+    "Process 0 decides: with losses of its own, another one would go on, and wait for ever."
+    script = tmp_path/'watched.py'
+    script.write_text(WATCHED)
+    status, log = two_processes(script, os.path.dirname(__file__), tmp_path/'run')
+    assert status == [0, 0], log
+    a, b = sorted(json.loads(line) for line in log.splitlines() if line.startswith('['))
+    assert a[1] == b[1] and a[4] == b[4] < 40
+    assert sorted(a[2] + b[2]) == sorted(a[3]) and a[2] and b[2]
+
+
 FAULT = '''
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -296,7 +331,8 @@ def test_shards_longer_than_the_model_or_of_another_vocabulary_are_refused(tmp_p
     for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('\n'.join(TEXT)*4)
     shards.prepare(tmp_path, tmp_path/'shards', vocab_size=40, sample=16)
     pairs = shards.Shards(tmp_path/'shards')
-    for change, why in (({'max_len': 4}, 'train source:1: .* tokens do not fit'), ({'vocab_size': 39}, 'tokenizer has')):
+    too_short, too_few = {'max_len': 4}, {'vocab_size': 39}
+    for change, why in ((too_short, 'train source:1: .* tokens do not fit'), (too_few, 'tokenizer has')):
         sizes = {'vocab_size': pairs.tokenizer.vocab_size} | change
         model = Transformer(preset('tiny', N=1, d_model=16, h=2, **sizes))
         with pytest.raises(InputError, match=why):
@@ -311,6 +347,95 @@ def test_messages_of_the_library_name_no_option_of_a_command(tmp_path):
     with pytest.raises(NotFinite, match=r'go on with resume\(\)') as e: trainer.train_step(step)
     with pytest.raises(InputError, match='already holds a run') as f: new_trainer(tmp_path/'run').fit(quiet=True)
     assert '--' not in f'{e.value}{f.value}'
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    "And they are written as JSON, as are a device and a flag of another kind."
+    given = dict(steps=np.int64(2), minutes=np.float32(3), seed=np.uint8(1), device=torch.device('cpu'),
+        tensorboard=np.bool_(False), batch_tokens=np.int32(64))
+    cfg = TrainingConfig(**given)
+    assert cfg == TrainingConfig(steps=2, minutes=3., seed=1, device='cpu', batch_tokens=64)
+    new_trainer(tmp_path/'run', **given).fit(quiet=True)
+    for wrong in ({'steps': 2.5}, {'steps': '5'}, {'minutes': '3'}, {'minutes': float('nan')}, {'clip': np.float32(0)}):
+        with pytest.raises(InputError, match=f'{next(iter(wrong))} .* must be'): TrainingConfig(**{'steps': 1} | wrong)
+
+
+@pytest.mark.parametrize('training', [
+    None, {'step': 3}, {name: 0 for name in Trainer.kept} | {'settings': {'seed': 0}}])
+def test_what_no_run_has_written_cannot_be_resumed(tmp_path, training):
+    "In one line, by the library and by the command."
+    trainer = new_trainer(tmp_path/'run')
+    checkpoints.save(tmp_path/'run'/'step-0000003', trainer.model, trainer.tokenizer, training, trainer.optimizer)
+    with pytest.raises(InputError, match='training.json: .* is missing, so there is no run to go on with'):
+        trainer.resume()
+    status, _, err = tnb('tnb-train', '--out', tmp_path/'run', '--resume', '--device', 'cpu')
+    assert status == 2 and 'is missing, so there is no run to go on with' in err and len(err.splitlines()) == 1, err
+
+
+def test_a_resumed_command_keeps_its_switches(tmp_path, monkeypatch):
+    "An option that is not given again is the run's own; sharding needs several processes of today."
+    corpus(tmp_path)
+    command = ['tnb-train', '--data', tmp_path, '--out', tmp_path/'run', '--batch-tokens', 128, '--device', 'cpu']
+    status, _, err = tnb(*command, '--steps', 2, '--tensorboard')
+    assert status == 0, err
+    seen = []
+    monkeypatch.setattr(cli, '_run', lambda trainer: seen.append(trainer.cfg))
+    monkeypatch.setattr(training, 'compile_layers', lambda model: None)
+    plain = checkpoints.load
+    def load(*args, **options):
+        found = plain(*args, **options)
+        found.training['settings'] |= {'shard': True, 'compile': True}
+        return found
+    monkeypatch.setattr(checkpoints, 'load', load)
+    status, _, err = tnb(*command, '--resume')
+    assert status == 0, err
+    assert (seen[0].tensorboard, seen[0].compile, seen[0].shard) == (True, True, False)
+
+
+def test_a_program_that_trains_keeps_its_memory_only_meanwhile(tmp_path):
+    "What malloc is told holds for the whole program: it is told in `fit`, and undone."
+    told = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core, '_glibc', lambda name: lambda *numbers: told.append((name, *numbers)))
+        trainer = new_trainer(tmp_path/'run')
+        assert not told
+        trainer.fit(quiet=True)
+    limits = [numbers for name, *numbers in told if name == 'mallopt']
+    assert limits[:2] == [[-3, 2**30], [-1, 2**30]] and limits[-2:] == [[-3, 2**25], [-1, 2**26]]
+    assert told[-1] == ('malloc_trim', 0)
+
+
+# Kinds of errors
+
+def test_a_batch_that_does_not_fit_is_no_fault_of_the_input(tmp_path, monkeypatch):
+    trainer = new_trainer(tmp_path/'run', batch_tokens=1)
+    def full(self, step): raise torch.OutOfMemoryError
+    monkeypatch.setattr(Trainer, '_gradients', full)
+    with pytest.raises(MemoryFull, match='out of memory on a batch of 1 pairs; choose smaller batch_tokens'):
+        trainer.fit(quiet=True)
+
+
+def test_metrics_on_a_full_disk_are_one_line(tmp_path):
+    trainer = new_trainer(tmp_path/'run')
+    def full(step):
+        trainer.metrics.file.close()
+        trainer.metrics.file = open('/dev/full', 'w', buffering=1)
+        return Trainer.train_step(trainer, step)
+    trainer.train_step = full
+    with pytest.raises(DiskError, match='metrics.jsonl: cannot be written .*No space left'): trainer.fit(quiet=True)
+    (tmp_path/'file').write_text('x')
+    with pytest.raises(DiskError, match='cannot be written'): new_trainer(tmp_path/'file'/'run').fit(quiet=True)
+
+
+@pytest.mark.parametrize('message, lost', [
+    ('[third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:43', True),
+    ('[gloo/transport/tcp/pair.cc:5] Read error [127.0.0.1]:1: Connection reset by peer', True),
+    ('[gloo/transport/tcp/unbound_buffer.cc:7] Timed out waiting 1800000ms for recv operation to complete', True),
+    ('[enforce fail at third_party/gloo/gloo/allreduce.cc:21] opts.elements == in.size. 4 vs 8', False),
+    ('ProcessGroupGloo does not support this dtype: gloo has no float8', False), ('Broken pipe', False)])
+def test_only_a_connection_that_has_ended_is_a_lost_process(message, lost):
+    "gloo complains of other things too, and those are faults of a program: their traceback must be seen."
+    assert distributed.lost_process(RuntimeError(message)) == lost
 
 
 # GPUs, imitated

@@ -39,7 +39,7 @@ from .interop import read_model, to_ctranslate2, to_marian, to_onnx
 from .optimizer import lrate
 from .parsing import Parser, f1, load_trees, plain, words_of
 from .tokenizer import train_tokenizer
-from .training import Trainer, TrainingConfig, suited
+from .training import Trainer, TrainingConfig, run_of, suited
 from .transformer import PRESETS, Transformer, preset as model_preset
 from .translation import Translator, plot_attention
 
@@ -88,9 +88,9 @@ def _of_shards(pairs, vocab_size):
 
 def _check_ours(found):
     "Raises `InputError` for a checkpoint that `train` has not written and cannot go on from."
-    lacks = 'settings' if 'settings' not in found.training else 'tokenizer' if found.tokenizer is None else None
-    if not lacks: return
-    raise InputError(f"{found.path}: a checkpoint without {lacks}, so not of tnb-train; "
+    run_of(found)
+    if found.tokenizer: return
+    raise InputError(f"{found.path}: a checkpoint without tokenizer, so not of tnb-train; "
         "go on with Trainer.resume in a program of your own, or choose another --out")
 
 def _check_same(found, cfg, about):
@@ -107,7 +107,9 @@ def _defaults(found, world, what, asked):
     "What is taken for options that were not given: a resumed run's own, else what suits."
     if found:
         cfg = found.model.cfg
-        return found.training['settings'] | {'norm': cfg.norm, 'dropout': cfg.dropout}
+        settings = run_of(found)['settings']
+        shard = settings['shard'] and world.size > 1  # the processes of today decide
+        return settings | {'norm': cfg.norm, 'dropout': cfg.dropout, 'shard': shard}
     steps, minutes = asked.get('steps', 2000), asked.get('minutes')
     dropout = 0. if what['data'] == 'builtin' else model_preset(what['preset']).dropout
     dtype = 'auto' if minutes else 'float32'
@@ -139,7 +141,7 @@ def _found(out, resume, world):
     if not path.is_dir():
         raise InputError(f"{path}: process {world.rank} does not find what process 0 has found; "
             "choose an --out in a folder that all hosts share, under the same name")
-    found = checkpoints.load(path)
+    found = checkpoints.load(path, verified=world.rank == 0)
     _check_ours(found)
     return found
 
@@ -191,7 +193,7 @@ def train(
     resume:Annotated[str, RESUME]=None  # Go on from the run's newest checkpoint, with its settings; auto: or begin
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
-    typed = {name: value for name, value in locals().items() if value is not None}
+    typed = {name: value for name, value in locals().items() if value is not None and value is not False}
     asked = recipes.filled(typed, recipes.load_recipe(recipe) if recipe else None)
     if not resume: _check_unused(out)
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")
