@@ -164,7 +164,7 @@ def train(
     tgt:str=None,            # Target language: the file name's ending (default: de)
     preset:str=None,         # Size of the model: tiny, small, base, big, or a row of Table 3, A1 ... E (default: tiny)
     steps:int=None,          # Optimizer steps (default: 2000 if no minutes are given)
-    minutes:float=None,      # Minutes of training instead: how good the model gets hangs on the machine then
+    minutes:float=None,      # Minutes of training instead: the result then depends on the machine and its load
     corpus_size:int=40_000,  # Training pairs of the built-in corpus
     recipe:str=None,         # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
     vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
@@ -313,6 +313,7 @@ def translate(
     file:str='-',            # Text to translate, one sentence per line ('-' is stdin)
     beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.6,         # Length penalty
+    keep_greedy:bool=False,  # Keep a row of the beam for the greedy path? Not the published search
     nbest:int=1,             # Translations per sentence; more than 1 prints NUMBER ||| TEXT ||| SCORE
     batch_tokens:int=4096,   # Padded tokens per batch
     lines:int=256,           # Lines translated together, at most
@@ -323,8 +324,9 @@ def translate(
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
     translator = Translator.from_pretrained(model, device, int8=int8)
+    how = dict(batch_tokens=batch_tokens, parallel=parallel, keep_greedy=keep_greedy)
     def answer(group, first):
-        for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel), first):
+        for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, **how), first):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)
 
@@ -368,6 +370,7 @@ def evaluate(
     tgt:str=None,            # Target language (default: the model's)
     beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.6,         # Length penalty
+    keep_greedy:bool=False,  # Keep a row of the beam for the greedy path? Not the published search
     batch_tokens:int=4096,   # Padded tokens per batch
     int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
     parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
@@ -379,7 +382,8 @@ def evaluate(
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
     translator = Translator.from_pretrained(model, device, int8=int8)
     tests = _tests(translator.about, data, src, tgt, drop_empty)
-    scores = _scores(translator, tests, tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel)
+    search = dict(beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel, keep_greedy=keep_greedy)
+    scores = _scores(translator, tests, tokenize, **search)
     if json: print(dumps(scores, indent=1))
     else: _print_table(scores)
 
@@ -435,7 +439,7 @@ def parse(
 def demo(
     out:str='runs/demo',     # Directory of the run; must be new
     steps:int=None,          # Optimizer steps (default: those of the profile in settings.ini)
-    minutes:float=None       # Minutes of training instead: how good the model gets hangs on the machine then
+    minutes:float=None       # Minutes of training instead: the result then depends on the machine and its load
 ):
     "Train a small model on the built-in corpus, score it, translate, draw its attention."
     if Path(out).exists():
