@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: help demo export test test-slow docs lab blank bench hooks lock clean
 help:
-	@echo "make demo   train a small Transformer on the built-in corpus, score it, translate (5 minutes)"
+	@echo "make demo   train a small Transformer on the built-in corpus, score it, translate (some minutes)"
 	@echo "make export write package, stubs, exercises and README.md from the notebooks, after an edit"
 	@echo "make test   run every test: export in step, style, types, notebooks, pytest"
 	@echo "make docs   build the site into _docs/"

@@ -265,6 +265,53 @@ def test_eval_without_a_test_split_names_the_remedy(corpus, tmp_path):
     assert tnb('tnb-eval', tmp_path/'run', '--beam', 1, '--data', corpus)[1].startswith(b'train ')  # what was asked for
 
 
+def test_the_row_for_the_greedy_path_is_an_option_of_both_commands(small_run, corpus, monkeypatch):
+    "Without it the search is the published one."
+    kept, search = [], Translator.search
+    def noted(*args): return kept.append(args[-1]) or search(*args)
+    monkeypatch.setattr(Translator, 'search', noted)
+    for options in ((), ('--keep-greedy',)):
+        assert tnb('tnb-translate', small_run, *options, stdin=b'a dog runs .\n')[0] == 0
+        assert tnb('tnb-eval', small_run, '--data', corpus, *options)[0] == 0
+    assert kept == [False, False, True, True]
+
+
+def test_eval_reads_the_test_files_alone(corpus, tmp_path):
+    "After --drop-empty, and without the training text."
+    for lang in ('en', 'de'):
+        lines = (corpus/f'train.{lang}').read_text().split('\n')
+        (corpus/f'train.{lang}').write_text('\n'.join(['' if lang == 'de' else 'more .', *lines]))
+    run = ('--data', corpus, '--steps', 1, '--device', 'cpu', '--out', tmp_path/'run')
+    status, _, err = tnb('tnb-train', *run, '--drop-empty')
+    assert status == 0, err
+    status, out, err = tnb('tnb-eval', tmp_path/'run', '--beam', 1)
+    assert status == 0 and out.startswith(b'test ') and b' 8 pairs' in out, err
+    for file in corpus.glob('train.*'): file.write_bytes(b'\xff')
+    assert tnb('tnb-eval', tmp_path/'run', '--beam', 1)[1] == out
+    assert tnb('tnb-eval', tmp_path/'run', '--beam', 1, '--data', corpus)[1] == out
+    for file in corpus.glob('train.*'): file.unlink()
+    assert tnb('tnb-eval', tmp_path/'run', '--beam', 1)[1] == out
+
+
+def test_empty_lines_of_a_test_set_are_dropped_if_that_was_said(corpus, tmp_path):
+    "In training, for the corpus of the training; or to tnb-eval."
+    for lang, line in (('en', 'more .\n'), ('de', '\n')):
+        with (corpus/f'test.{lang}').open('a') as file: file.write(line)
+    run = ('--data', corpus, '--steps', 1, '--device', 'cpu', '--out', tmp_path/'run')
+    assert tnb('tnb-train', *run, '--drop-empty')[0] == 0
+    assert b' 8 pairs' in tnb('tnb-eval', tmp_path/'run', '--beam', 1)[1]
+    status, _, err = tnb('tnb-eval', tmp_path/'run', '--beam', 1, '--data', corpus)
+    assert status == 2 and 'test.de:9: empty line' in err and len(err.splitlines()) == 1, err
+    assert b' 8 pairs' in tnb('tnb-eval', tmp_path/'run', '--beam', 1, '--data', corpus, '--drop-empty')[1]
+
+
+def test_eval_without_the_corpus_names_the_remedy(corpus, tmp_path):
+    train(data=str(corpus), steps=1, device='cpu', out=tmp_path/'run')
+    corpus.rename(tmp_path/'elsewhere')
+    err = refused(tmp_path/'nothing', tmp_path/'run', command='tnb-eval')
+    assert f'{corpus}: the corpus that the model was trained on is not here; name one with --data FILE.en' in err
+
+
 def test_average_of_the_last_checkpoints(small_run, tmp_path):
     status, _, err = tnb('tnb-average', small_run, tmp_path/'mean', '--last', 3)
     assert status == 0 and err.count('step-') == 3, err
@@ -320,3 +367,27 @@ def test_a_resumed_run_takes_the_length_that_is_given_or_its_own(corpus, tmp_pat
     assert length() == (3, None)
     train(**run, resume=True)
     assert length() == (3, None)
+
+
+@pytest.mark.parametrize('lacks', ['settings', 'tokenizer'])
+def test_a_checkpoint_of_another_program_is_not_gone_on_from(lacks, corpus, small_run, tmp_path):
+    "It may lack what the command keeps there: said in one line, and nothing is changed."
+    found, out = checkpoints.load(small_run), tmp_path/'run'
+    training = {key: value for key, value in found.training.items() if key != lacks}
+    tokenizer = None if lacks == 'tokenizer' else found.tokenizer
+    checkpoints.save(out/'step-0000001', found.model, tokenizer, training)
+    status, _, err = tnb('tnb-train', '--data', corpus, '--steps', 2, '--device', 'cpu', '--out', out, '--resume')
+    assert status == 2 and len(err.splitlines()) == 1, err
+    assert f"step-0000001: a checkpoint without {lacks}, so not of tnb-train; go on with" in err
+    assert [path.name for path in out.iterdir()] == ['step-0000001']
+
+
+@pytest.mark.parametrize('name', ['runs/frist', 'mine/averaged', 'mine/step-0000100'])
+def test_a_mistyped_run_is_missing_and_not_looked_for_elsewhere(name, tmp_path, monkeypatch):
+    "Though `runs` does not exist, so that the name could be an id of the Hub."
+    hub = pytest.importorskip('huggingface_hub')
+    monkeypatch.setattr(hub, 'snapshot_download', lambda *args, **options: pytest.fail('asked the Hub'))
+    for command in ('tnb-translate', 'tnb-eval', 'tnb-export', 'tnb-parse'):
+        status, out, err = tnb(command, name, cwd=tmp_path)
+        assert (status, out, len(err.splitlines())) == (2, b'', 1), err
+        assert f'{name}: no such checkpoint directory; train one with tnb-train --out {name}' in err

@@ -93,7 +93,7 @@ def test_the_start_and_the_end_say_what_was_planned(used):
 
 
 def test_readme_names_steps_and_a_directory_of_its_own():
-    "make demo writes runs/demo: the block must work after it too. And what is promised must not hang on the clock."
+    "make demo writes runs/demo: the block must work after it too. And what is promised must not depend on the clock."
     block = blocks('sh')[0]
     assert f"--steps {MEASURED['README']['steps']} " in block and 'minutes' not in block and 'runs/demo' not in block
 
@@ -138,7 +138,7 @@ def test_a_busy_machine_and_the_number_of_cores_change_no_weight(tmp_path):
 
 
 def test_a_run_of_steps_measures_nothing(tmp_path, monkeypatch):
-    "Neither the fastest dtype nor the fastest number of threads: what was measured would hang on the machine's load."
+    "Neither the fastest dtype nor the fastest number of threads: what was measured would depend on the machine's load."
     for name in ('seconds_a_step', 'choose_threads'):
         monkeypatch.setattr(Trainer, name, lambda self: pytest.fail('measured'))
     monkeypatch.setattr('transformer_nb.training.fast_dtype', lambda device: pytest.fail('measured'))

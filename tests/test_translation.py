@@ -230,7 +230,7 @@ def test_a_long_text_is_translated_as_its_sentences_are(copier):
     assert e.value.index == 1
     with pytest.raises(TooLong): copier.attention(long)
     single = copier.translate(lines)
-    parts = copier._parts([long])[0]
+    parts = copier._parts(long)[0]
     assert [part.strip() for part in parts] == lines
     assert copier.translate([long, '']) == [rejoin(parts, single), ''] and rejoin(parts, single).replace(
         ' ', ''

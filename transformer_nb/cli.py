@@ -41,7 +41,7 @@ from .parsing import Parser, f1, load_trees, plain, words_of
 from .tokenizer import train_tokenizer
 from .training import Trainer, TrainingConfig, run_of, suited
 from .transformer import PRESETS, Transformer, preset as model_preset
-from .translation import Translator, plot_attention
+from .translation import Translator, plot_attention, writing
 
 # %% ../nbs/21_cli.ipynb #cb52c818
 def _command(
@@ -80,6 +80,13 @@ def _new(pairs, cfg, options, world):
         sentences = (side for pair in pairs for side in pair)
         tokenizer = world.from_first(lambda: train_tokenizer(sentences, vocab_size))
     with seeded(options['seed']): return tokenizer, Transformer(replace(cfg, vocab_size=tokenizer.vocab_size))
+
+def _writing(pairs):
+    "How each side of a corpus is written, which belongs to its model; nothing of it for shards, which hold ids."
+    if isinstance(pairs, shards.Shards): return {}
+    sides = {'source': [src for src, _ in pairs], 'target': [tgt for _, tgt in pairs]}
+    if not any(writing(lines[:10_000]) for lines in sides.values()): return {}
+    return {'writing': {side: writing(lines) for side, lines in sides.items()}}
 
 def _of_shards(pairs, vocab_size):
     if vocab_size in (None, pairs.tokenizer.vocab_size): return pairs.tokenizer
@@ -166,7 +173,7 @@ def train(
     tgt:str=None,            # Target language: the file name's ending (default: de)
     preset:str=None,         # Size of the model: tiny, small, base, big, or a row of Table 3, A1 ... E (default: tiny)
     steps:int=None,          # Optimizer steps (default: 2000 if no minutes are given)
-    minutes:float=None,      # Minutes of training instead: how good the model gets hangs on the machine then
+    minutes:float=None,      # Minutes of training instead: the result then depends on the machine and its load
     corpus_size:int=40_000,  # Training pairs of the built-in corpus
     recipe:str=None,         # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
     vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
@@ -211,8 +218,8 @@ def train(
         'drop_empty': drop_empty, 'pairs': len(pairs), 'shards': getattr(pairs, 'digest', None)}
     if found: _check_same(found, cfg, about)
     tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, options, world)
-    trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out, about=about,
-        score=_bleu(tokenizer, val[:bleu]), world=world)
+    trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out,
+        about=about | _writing(pairs), score=_bleu(tokenizer, val[:bleu]), world=world)
     trainer.resumed_by, trainer.ours = '--resume', bool(resume)
     del corpus, pairs  # the texts: from here on there are ids
     if found: trainer.resume(found)
@@ -310,11 +317,21 @@ def _stream(file, on_error, most, answer):
             bar.update(len(group))
 
 # %% ../nbs/21_cli.ipynb #33695afb
+def _tell_unknown(translator, texts, told):
+    "One line on stderr for words that the model has never seen, each of them once."
+    new = [word for words in translator.unknown(texts) for word in words if word not in told]
+    if not new: return
+    told.update(new)
+    shown = [*dict.fromkeys(new)]
+    more = f' and {len(shown) - 8:,} more' if len(shown) > 8 else ''
+    print(f"never seen in training: {', '.join(shown[:8])}{more}; expect nonsense there", file=sys.stderr)
+
 def translate(
     model:str,               # Checkpoint directory, or a run that holds some
     file:str='-',            # Text to translate, one sentence per line ('-' is stdin)
     beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.6,         # Length penalty
+    keep_greedy:bool=False,  # Keep a row of the beam for the greedy path? Not the published search
     nbest:int=1,             # Translations per sentence; more than 1 prints NUMBER ||| TEXT ||| SCORE
     batch_tokens:int=4096,   # Padded tokens per batch
     lines:int=256,           # Lines translated together, at most
@@ -325,8 +342,10 @@ def translate(
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
     translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
+    how, told = dict(batch_tokens=batch_tokens, parallel=parallel, keep_greedy=keep_greedy), set()
     def answer(group, first):
-        for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel), first):
+        _tell_unknown(translator, group, told)
+        for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, **how), first):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)
 
@@ -370,6 +389,7 @@ def evaluate(
     tgt:str=None,            # Target language (default: the model's)
     beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.6,         # Length penalty
+    keep_greedy:bool=False,  # Keep a row of the beam for the greedy path? Not the published search
     batch_tokens:int=4096,   # Padded tokens per batch
     int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
     parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
@@ -381,7 +401,8 @@ def evaluate(
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
     translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
     tests = _tests(translator.about, data, src, tgt, drop_empty)
-    scores = _scores(translator, tests, tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel)
+    search = dict(beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel, keep_greedy=keep_greedy)
+    scores = _scores(translator, tests, tokenize, **search)
     if json: print(dumps(scores, indent=1))
     else: _print_table(scores)
 
@@ -437,7 +458,7 @@ def parse(
 def demo(
     out:str='runs/demo',     # Directory of the run; must be new
     steps:int=None,          # Optimizer steps (default: those of the profile in settings.ini)
-    minutes:float=None       # Minutes of training instead: how good the model gets hangs on the machine then
+    minutes:float=None       # Minutes of training instead: the result then depends on the machine and its load
 ):
     "Train a small model on the built-in corpus, score it, translate, draw its attention."
     if Path(out).exists():

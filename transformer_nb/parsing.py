@@ -256,11 +256,12 @@ class Parser(Translator):
         rows:list,   # Lists of ids ending in EOS
         beam:int,    # Hypotheses kept per sentence
         alpha:float, # Length penalty
-        n:int        # Hypotheses per sentence
+        n:int,       # Hypotheses per sentence
+        keep_greedy:bool=False # As in `beam_search`
     ) -> list:       # Per sentence pairs (score, ids)
         "Decode one batch; an output may have 300 tokens more than its input (§6.3)."
         src = pad(rows, self.device, self.cfg.pad_id)
-        return beam_search(self.ready, src, beam, alpha, n, extra=300)
+        return beam_search(self.ready, src, beam, alpha, n, extra=300, keep_greedy=keep_greedy)
 
 # %% ../nbs/18_parsing.ipynb #ee38c8da
 def tokens_of(
@@ -327,9 +328,10 @@ class TreeSearch(BeamSearch):
         tokenizer,   # Tokenizer of a parser
         model,       # Transformer or Inference
         src:Tensor,  # Source ids ending in EOS, shape (b, n)
-        *search      # beam, alpha and nbest, as for BeamSearch
+        *search,     # beam, alpha and nbest, as for BeamSearch
+        keep_greedy:bool=False # As for BeamSearch
     ):
-        super().__init__(model, src, *search, extra=300)
+        super().__init__(model, src, *search, extra=300, keep_greedy=keep_greedy)
         pieces = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))]
         for i in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id): pieces[i] = ''
         closing = {p[1:]: i for i, p in enumerate(pieces) if p.startswith(')')}
@@ -376,11 +378,13 @@ class TreesOnly(Parser):
         rows:list,   # Lists of ids ending in EOS
         beam:int,    # Hypotheses kept per sentence
         alpha:float, # Length penalty
-        n:int        # Hypotheses per sentence
+        n:int,       # Hypotheses per sentence
+        keep_greedy:bool=False # As in `beam_search`
     ) -> list:       # Per sentence pairs (score, ids)
         "Decode one batch."
         src = pad(rows, self.device, self.cfg.pad_id)
-        return [found[:n] for found in TreeSearch(self.tokenizer, self.ready, src, beam, alpha, n).run()]
+        search = TreeSearch(self.tokenizer, self.ready, src, beam, alpha, n, keep_greedy=keep_greedy)
+        return [found[:n] for found in search.run()]
 
 # %% ../nbs/18_parsing.ipynb #dfa02b1d
 @patch

@@ -109,7 +109,7 @@ class Parse(NamedTuple):
 class Parser(Translator):
     """A Transformer that writes trees: sentences in, trees out (§6.3)."""
 
-    def search(self, rows: list, beam: int, alpha: float, n: int) -> list:
+    def search(self, rows: list, beam: int, alpha: float, n: int, keep_greedy: bool = False) -> list:
         """Decode one batch; an output may have 300 tokens more than its input (§6.3)."""
 
     def hypotheses(
@@ -153,7 +153,7 @@ class TreeSearch(BeamSearch):
     tags: Any
     words: Any
 
-    def __init__(self, tokenizer, model, src: Tensor, *search) -> None: ...
+    def __init__(self, tokenizer, model, src: Tensor, *search, keep_greedy: bool = False) -> None: ...
     def scores(self):
         """Scores of the next tokens; −∞ for what would not lead to a tree."""
 
@@ -163,7 +163,7 @@ class TreeSearch(BeamSearch):
 class TreesOnly(Parser):
     """A parser that can say nothing but trees."""
 
-    def search(self, rows: list, beam: int, alpha: float, n: int) -> list:
+    def search(self, rows: list, beam: int, alpha: float, n: int, keep_greedy: bool = False) -> list:
         """Decode one batch."""
 
 def silver(parser: Parser, sentences: list, share: float = 0.5, beam: int = 1) -> list:

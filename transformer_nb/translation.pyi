@@ -12,10 +12,15 @@ __all__ = [
     "COMMA",
     "SPACE",
     "WIDE",
+    "MOST_WORDS",
+    "APART",
     "HEADS",
     "clean",
     "split_text",
     "rejoin",
+    "writing",
+    "as_written",
+    "naturally",
     "Translator",
     "TooLong",
     "Translation",
@@ -43,6 +48,19 @@ WIDE: re.Pattern
 
 def rejoin(parts: list, outputs: list) -> str:
     """Put the translations of the parts of a text together."""
+
+MOST_WORDS: int
+APART: re.Pattern
+
+def writing(lines: list) -> dict:
+    """How a corpus is written whose signs stand apart, with spaces before them; None for one written as
+    usual."""
+
+def as_written(text: str, how: dict) -> str:
+    """Signs apart, small first letter, a full stop at the end: what the corpus does, and nothing else."""
+
+def naturally(text: str, how: dict) -> str:
+    """Signs joined to their words, the first letter large."""
 
 class Translator:
     """A trained model with its tokenizer: text in, text out. It keeps the model it was given."""
@@ -87,6 +105,9 @@ class Translator:
 
     def search(self, rows: list, beam: int, alpha: float, n: int, keep_greedy: bool = False) -> list:
         """Decode one batch."""
+
+    def unknown(self, texts: list) -> list:
+        """What a translation cannot know."""
 
     def nbest(
         self,
