@@ -418,8 +418,9 @@ class Walk(Write):
     solution = """For the plot, with `m = fresh(0)[0].eval()`, let `loss_of` do `m.load_state_dict(state)` and give
     `loss_on(m, *test).item()`, under `torch.no_grad()`. The three models are
     `load(p).model.state_dict()` for `last_five[0]`, `last_five[-1]` and `second`; draw with `plt.semilogy`.
-    Within one run the loss is lower on the way than at either end: the two checkpoints lie on both sides of one valley,
-    and near the middle is its bottom. That is what the mean finds. Between the runs it rises to the level of guessing."""
+    Within one run the loss is lower on the way than at either end: the two checkpoints lie on both sides of one
+    valley, and near the middle is its bottom. That is what the mean finds. Between the runs it rises to the level of
+    guessing."""
     def inputs(g):
         yield _seed(g),
         yield _seed(g),
@@ -471,8 +472,8 @@ class MovingAverage(Write):
 
     An exponential moving average follows the weights during training: after every step $ema \leftarrow
     (1 - r)\,ema + r\,w$. Write `moving_average(path, r)`, which begins with the first point of the path, and gives back
-    the average after the last one. `path` has the shape (points, weights). (Then train 600 steps at the
-    `constant` rate, keep such an average from step 400 on with $r = 0.02$, and compare its loss with the last model's.)"""
+    the average after the last one. `path` has the shape (points, weights). (Then train 600 steps at the `constant`
+    rate, keep such an average from step 400 on with $r = 0.02$, and compare its loss with the last model's.)"""
     id, level, minutes, name = '13.6', 2, 12, 'moving_average'
     hints = ("Begin with `path[0]`, and loop over `path[1:]`.", "`ema = (1 - r)*ema + r*w`; or `ema.lerp(w, r)`.",
              "In training: `train(model, optimizer, step, step + 1, constant, b=8)` makes one step. Start the average "
