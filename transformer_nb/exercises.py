@@ -140,7 +140,8 @@ class Failure:
 
     def __eq__(self, other): return isinstance(other, Failure) and repr(self.error) == repr(other.error)
 
-_NAMES = {'sum': '+ add', 'difference': '- sub', 'product': '* / mul div', 'matrix': '@ matmul mm bmm', 'power': '** pow'}
+_NAMES = {'sum': '+ add', 'difference': '- sub', 'product': '* / mul div', 'matrix': '@ matmul mm bmm',
+          'power': '** pow'}
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
 def _called(before, call):
