@@ -6,12 +6,18 @@ import shutil
 import subprocess
 import sys
 import types
+from itertools import islice
+from math import cos, sin
 
+import numpy as np
 import pytest
+import torch
 from conftest import ROOT
 
 from transformer_nb import exercises as ex
 from transformer_nb.core import InputError
+from transformer_nb.experiments.why_self_attention import path_lengths
+from transformer_nb.tokenizer import BOS, EOS
 
 ALL = ex.exercises()
 FIRST = [e for e in ALL if ex.is_first(ex.find(e.id))]
@@ -89,6 +95,250 @@ def test_a_file_that_is_not_ours_stays_as_it_is(tmp_path, monkeypatch):
 def test_no_exercise_is_named_with_those_of_its_lesson():
     with pytest.raises(InputError, match='no exercise .01.99.; this lesson has 01.1, '): ex.check('01.99', 1)
     with pytest.raises(InputError, match=r'see exercises\(\)'): ex.check('77.1', 1)
+
+
+# Answers as readers write them: what `check` finds, or None for right
+
+def own_softmax(scores, biggest):
+    powers = (scores - biggest).exp()
+    return powers/powers.sum(-1, keepdim=True)
+
+
+def lost_maximum(q, k, v):
+    scores = q @ k.transpose(-2, -1)/q.shape[-1]**.5
+    weights = own_softmax(scores, scores.amax(-1))
+    return weights @ v, weights
+
+
+def lost_mean(q, k, v):
+    "The same error as with a sum without its axis, but it is an addition that fails."
+    scores = q @ k.transpose(-2, -1)/q.shape[-1]**.5
+    weights = (scores + scores.mean(-1)).softmax(-1)
+    return weights @ v, weights
+
+
+def lost_sum(q, k, v):
+    "With the method in place of the operator."
+    powers = (q.matmul(k.mT)*q.shape[-1]**-.5).exp()
+    weights = powers.div(powers.sum(-1))
+    return weights.matmul(v), weights
+
+
+def with_if(x, W_1, b_1, W_2, b_2):
+    h = x @ W_1 + b_1
+    if h < 0: h = 0
+    return h @ W_2 + b_2
+
+
+def all_below(x, W_1, b_1, W_2, b_2):
+    h = x @ W_1 + b_1
+    while h < 0: h = h + 1
+    return h @ W_2 + b_2
+
+
+def divided_by(divisor):
+    def attention(q, k, v):
+        weights = (q @ k.transpose(-2, -1)*divisor(q.shape[-1])).softmax(-1)
+        return weights @ v, weights
+    return attention
+
+
+def waves_of_whole_numbers(n, d_model):
+    table = torch.zeros(n, d_model)
+    for pos in range(n):
+        for i in range(d_model//2):
+            angle = pos/10000**(2*i//d_model)
+            table[pos, 2*i], table[pos, 2*i + 1] = sin(angle), cos(angle)
+    return table
+
+
+def with_its_own_eps(x, g=1., b=0., eps=1e-5):
+    centred = x - x.mean(-1, keepdim=True)
+    return g*centred/(centred.pow(2).mean(-1, keepdim=True) + 1e-5)**.5 + b
+
+
+def float_start(ids, bos_id): return torch.cat([torch.full((len(ids), 1), float(bos_id)), ids[:, :-1]], 1)
+
+
+def put_in_place(place):
+    "Write beside, then put the new file there by `place(new, path, text)`."
+    def save(path, text, write):
+        new = path.with_suffix('.tmp')
+        try:
+            write(new, text)
+            place(new, path, text)
+        finally:
+            if new.exists(): new.unlink()
+    return save
+
+
+def removed_then_renamed(new, path, text):
+    if path.exists(): os.remove(path)
+    os.rename(new, path)
+
+
+def greedy_of(most, mode=lambda model: model):
+    def greedy(model, src):
+        ids = []
+        while len(ids) < most(mode(model)):
+            ids.append(model(src, torch.tensor([[BOS, *ids]]))[0, -1].argmax().item())
+            if ids[-1] == EOS: return ids[:-1]
+        return ids
+    return greedy
+
+
+def numbers_of(id, kind):
+    "The right answer, in numbers of another library."
+    def answer(*args): return kind(ex.find(id).answer()(*args))
+    return answer
+
+
+def nested(kind): return lambda found: [list(map(kind, part)) for part in found]
+
+
+def penalty(n, alpha): return ((5 + n)/6)**alpha
+
+
+JUDGED = [
+    ('01.1', lost_maximum, 'lost-axis-of-maximum'), ('01.1', lost_mean, 'error'), ('01.1', lost_sum, 'lost-axis'),
+    ('01.1', divided_by(lambda d_k: d_k**-1/2), 'precedence'), ('01.1', divided_by(lambda d_k: d_k**-.5), None),
+    ('01.1', divided_by(lambda d_k: 1/(d_k**1/2)), 'precedence-in-brackets'),
+    ('03.1', with_if, 'one-if'), ('03.1', all_below, 'one-if'),
+    ('03.1', lambda x, W_1, b_1, W_2, b_2: max(x @ W_1 + b_1, 0) @ W_2 + b_2, 'pythons-max'),
+    ('05.1', waves_of_whole_numbers, 'rounded-down'),
+    ('06.1', with_its_own_eps, 'fixed-eps'), ('06.4', float_start, 'floats'),
+    ('06.4', lambda ids, bos_id: float_start(ids, bos_id).int(), None),
+    ('01.10', 11.503, 'all-keys'), ('01.10', 11.5019, None), ('01.10', 11.5, 'digits'),
+    ('07.2', lambda hops: path_lengths(list(islice(hops, 10**6))), 'never-stops'),
+    ('13.1', put_in_place(removed_then_renamed), 'removed-before-the-rename'),
+    ('13.1', put_in_place(lambda new, path, text: shutil.copy(new, path)), 'copied'),
+    ('13.1', put_in_place(lambda new, path, text: path.write_text(text)), 'copied'),
+    ('13.1', put_in_place(lambda new, path, text: new.replace(path)), None),
+    ('13.1', put_in_place(lambda new, path, text: shutil.move(new, path)), None),
+    ('15.1', greedy_of(lambda model: 6), 'a-fixed-limit'), ('15.1', greedy_of(lambda model: model.cfg.max_len), None),
+    ('15.1', greedy_of(lambda model: 1000), 'no-limit'), ('15.1', numbers_of('15.1', lambda found: found), None),
+    ('15.8', lambda found, going, length, limit, alpha: bool(found) and
+     max(found)*penalty(limit, alpha) > max(going), 'only-a-better-one'),
+    ('15.8', lambda found, going, length, limit, alpha: bool(found) and
+     max(found)*penalty(limit, alpha) >= max(going), None),
+    ('15b.6', 89.5, 'digits'), ('15b.6', .895, 'scale'), ('15b.6', .8948, 'scale'), ('15b.6', 89.4839, None),
+    ('17.7', 'd', 'rate'),
+    # Numbers are numbers
+    ('01.7', np.int64(772), None), ('00.1', np.float32(.8), None), ('00.1', torch.tensor(.8), None),
+    ('00.2', np.array(3), None), ('03.3', np.float64(21.2), None),
+    ('07.4', numbers_of('07.4', torch.tensor), None), ('10.3', numbers_of('10.3', torch.tensor), None),
+    ('10.7', numbers_of('10.7', torch.tensor), None), ('10.7', numbers_of('10.7', np.float32), None),
+    ('10.2', numbers_of('10.2', nested(np.int64)), None), ('10.2', numbers_of('10.2', nested(torch.tensor)), None),
+    ('14.4', numbers_of('14.4', list), None), ('14.4', numbers_of('14.4', lambda found: np.array(found)), 'type'),
+]
+
+
+@pytest.mark.parametrize('id, answer, mistake', JUDGED, ids=[f'{id}-{mistake}' for id, _, mistake in JUDGED])
+def test_an_answer_is_judged_by_what_it_does(id, answer, mistake):
+    found = ex.check(id, answer, seed=4)
+    assert (found.right, found.mistake) == (mistake is None, mistake), found
+
+
+def converted(x, kind):
+    "With numbers of NumPy or of torch in place of Python's."
+    if isinstance(x, (bool, int, float)): return kind(x)
+    if type(x) in (list, tuple): return type(x)(converted(y, kind) for y in x)
+    return {k: converted(y, kind) for k, y in x.items()} if type(x) is dict else x
+
+
+@pytest.mark.parametrize('kind', [lambda x: np.array(x)[()], torch.tensor], ids=['numpy', 'torch'])
+def test_numbers_are_numbers_in_every_exercise(kind):
+    "But for 14.5, whose answer is a state that a run takes up again: it is used, not compared."
+    for e in map(ex.find, (e.id for e in ALL if e.id != '14.5')):
+        if issubclass(e, ex.Value): answer = converted(e.right, kind)
+        elif isinstance(e.answer(), type): continue
+        else: answer = numbers_of(e.id, lambda found: converted(found, kind))
+        assert (found := ex.check(e.id, answer, seed=1)).right, found
+
+
+def test_an_answer_leaves_the_next_one_its_model():
+    "A model in training mode drops units, and the models of the exercises are made once."
+    def in_training(model): return model.train().cfg.max_len
+    ex.check('15.1', greedy_of(in_training))
+    assert ex.check('15.1', greedy_of(lambda model: model.cfg.max_len)).right
+
+
+def test_a_list_with_wrong_numbers_hears_of_the_numbers():
+    found = ex.check('14.4', lambda losses, patience: [1, 1], seed=0)
+    assert 'the answer is 4, yours is 1' in found.text and 'list' not in found.text
+
+
+def test_an_error_that_nobody_knows_is_shown():
+    "Not named after a known mistake that happens to end in the same words."
+    found = ex.check('01.1', lost_mean, seed=0)
+    assert 'must match the size' in found.text and 'the sum' not in found.text
+
+
+def test_a_clock_that_did_not_strike_leaves_no_trace():
+    "On Python 3.11 a profiler would otherwise wait for ever in the next call."
+    script = ("import sys\nfrom transformer_nb.exercises import outcome\nfor _ in range(3):\n outcome(lambda: 7)\n"
+              " sys.setprofile(lambda *event: None)\n (lambda: 7)()\n sys.setprofile(None)\nprint('done')")
+    done = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, timeout=120)
+    assert done.stdout == 'done\n'
+
+
+def test_wrong_answers_of_17_7_are_what_the_table_says():
+    "The lower rates were worse, and both rows have their best loss at the highest."
+    runs = json.loads((ROOT/'benchmarks/results/averaging.json').read_text())['runs']
+    for row, losses in ('base', None), ('average', {.3: '1.94', .15: '2.84'}):
+        tried = {run['rate']: run['val_loss'] for run in runs if (run['row'], run['seed']) == (row, 0)}
+        assert min(tried, key=tried.get) == max(tried) == .6
+        if losses: assert {rate: f'{tried[rate]:.2f}' for rate in losses} == losses
+    assert 'at lower rates: 1.94 and 2.84' in ex.find('17.7').wrong['d'][1]
+
+
+def test_what_an_exercise_asks_does_not_hang_on_a_folded_hint():
+    "The model of 15.6 is in its task, and 15.7 gives the numbers instead of having them guessed."
+    task = ex.find('15.6').parts()[1]
+    assert 'babbler = Transformer(' in task and 'last hint' not in task
+    assert 'nine of' in ex.flowing(ex.find('15.7').parts()[1])
+
+
+def test_hints_and_solution_speak_of_the_same_library():
+    assert 'torch.randint' in ' '.join(ex.find('05.6').hints) and 'torch.randint' in ex.source(ex.find('05.6').right)
+
+
+def test_the_lesson_lists_every_exercise():
+    cells = json.loads((ROOT/'nbs/22_exercises.ipynb').read_text())['cells']
+    table, = (c for c in cells if c['id'] == 'allexerc')
+    text = ''.join(table['outputs'][0]['data']['text/plain'])
+    assert re.findall(r'^. (\S+) .*$', text, re.M) == [e.id for e in ALL]
+
+
+def test_a_stub_has_the_name_that_the_task_gives():
+    for e in map(ex.find, (e.id for e in ALL)): assert not re.search(r'def right|, right\)', ex.begin(e)), ex.begin(e)
+
+
+# The reader's language
+
+@pytest.mark.parametrize('given, language', {
+    'ja': 'ja', 'jp': 'ja', 'ja_JP.UTF-8': 'ja', 'JA-jp': 'ja', 'zh_CN': 'zh', 'cn': 'zh', 'zh-Hans': 'zh', 'kr': 'ko',
+    'ko_KR.eucKR': 'ko', 'en_GB.UTF-8': 'en', '': 'en'}.items())
+def test_a_language_has_several_names(given, language, monkeypatch, recwarn):
+    monkeypatch.setenv('TNB_LANG', given)
+    assert ex.language() == language and not recwarn.list
+
+
+def test_a_language_that_is_not_known_is_said_in_one_line(monkeypatch):
+    monkeypatch.setenv('TNB_LANG', 'jam')
+    with pytest.warns(UserWarning, match=r'^TNB_LANG=jam: .*en, ja, zh, ko.*$'):
+        assert ex.check('01.7', 772).text == 'right'
+
+
+def test_what_is_not_translated_is_english_throughout(monkeypatch):
+    "No Japanese full stop behind an English diagnosis or hint; where the text is translated, all of it is."
+    monkeypatch.setenv('TNB_LANG', 'ja')
+    english = ex.check('10.7', ex.find('10.7').wrong.summed).text
+    assert english.isascii() and english.endswith(". A hint: hint('10.7')")
+    assert ex.hint('10.7').isascii() and ex.hint('10.7').endswith("(One more: hint('10.7', 2))")
+    translated = ex.check('01.2', ex.find('01.2').wrong.inverted).text
+    assert translated.endswith("。ヒント：hint('01.2')") and '（次のヒント：' in ex.hint('01.2')
+    assert ex.check('10.7', 3).text.endswith("渡してください。ヒント：hint('10.7')")
 
 
 # The blank course

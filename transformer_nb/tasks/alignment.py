@@ -106,7 +106,7 @@ class Aer(Write):
             return _rate(*([links] for links in bag))
 
         def percent(found, sure, possible=None):
-            "right, but in percent: 0 to 1 is wanted"
+            "right, but in percent: give a number from 0 to 1"
             return 100*_rate(found, sure, possible)
 
 def _rate(found, sure, possible):
@@ -135,8 +135,8 @@ def _links(best, end=None):
 class Align(Write):
     """Where does a word point?
 
-    Write `align(maps, fed)`. In each head, each target word points at the source word with the largest weight; who
-    points at `</s>` has no link. `maps['cross']`, shape (N, h, rows, columns), is between pieces, and
+    Write `align(maps, fed)`. In each head, each target word points at the source word with the largest weight; a word
+    that points at `</s>` has no link. `maps['cross']`, shape (N, h, rows, columns), is between pieces, and
     `maps['source']` and `maps['target']` are these pieces, both with `</s>` at the end. `fed` says which row belongs to
     a piece: that which predicts it, or that which was fed with it. `between_words(weights, rows, columns)` makes a map
     of words."""
@@ -185,11 +185,11 @@ def align(
             return _links(words.argmax(-1), words.shape[-1] - 1)
 
         def end_linked(maps, fed=False):
-            "who points at `</s>` points at no word: leave this link out"
+            "what points at `</s>` points at no word: leave this link out"
             return _links(_words(maps, fed).argmax(-1))
 
         def end_forbidden(maps, fed=False):
-            "`</s>` was taken away first, so that each word is linked; who points there shall have *no* link"
+            "`</s>` was taken away first, so that each word is linked; a word that points there must have *no* link"
             return _links(_words(maps, fed)[..., :-1].argmax(-1))
 
         def turned_round(maps, fed=False):
@@ -236,7 +236,7 @@ def align(
             return _links(words.argmax(-1), words.shape[-1] - 1)
 
         def lists(maps, fed=False):
-            "right, but these are lists; a *set* of links is wanted, so that `&` and `len` can compare it"
+            "right, but these are lists; give a *set* of links, so that `&` and `len` can compare it"
             return [[sorted(head) for head in layer] for layer in Align.answer()(maps, fed)]
 
 # %% ../../nbs/tasks/19b_alignment.ipynb #3019af1e
@@ -379,7 +379,7 @@ class AerByHand(Value):
     right = .24
     solution = r"""$1 - (8 + 11)/(12 + 13) = 0.24$. The three possible links cost less than wrong ones, and more than
     sure ones. Had they been wrong, the rate would be $1 - 16/25 = 0.36$, which is $1 - F_1$ with the sure links."""
-    wrong = {24: ('percent', "right, but in percent; a rate from 0 to 1 is asked"),
+    wrong = {24: ('percent', "right, but in percent: give a rate from 0 to 1"),
              .76: ('not-one-minus', "that is how much is right; the error rate is one minus it"),
              .36: ('possible-wrong', "that counts the possible links as wrong: |A ∩ P| is 8 + 3"),
              .56: ('sure-not-possible', "the sure links are possible ones, too: |A ∩ P| is 8 + 3, not 3"),

@@ -72,6 +72,16 @@ def attention(
             weights = q @ k.transpose(-2, -1)/sqrt(q.shape[-1])
             return weights @ v, weights
 
+        def precedence(q, k, v):
+            """`**` binds more closely than `/`: `d_k**1/2` is d_k/2, and `d_k**-1/2` is 1/(2·d_k); write `d_k**.5` or
+            `sqrt(d_k)`"""
+            return _attend(q, k, v, q.shape[-1]**-1/2)
+
+        def precedence_in_brackets(q, k, v):
+            """`**` binds more closely than `/`: `d_k**1/2` is d_k/2, and `d_k**-1/2` is 1/(2·d_k); write `d_k**.5` or
+            `sqrt(d_k)`"""
+            return _attend(q, k, v, 1/(q.shape[-1]**1/2))
+
         def after_softmax(q, k, v):
             "the divisor comes after the softmax, so the rows sum to less than one; scale the scores"
             weights = (q @ k.transpose(-2, -1)).softmax(-1)/sqrt(q.shape[-1])
@@ -133,6 +143,12 @@ def attention(
             "the sum over the keys has lost its axis, so it does not fit under the powers: `sum(-1, keepdim=True)`"
             powers = (q @ k.transpose(-2, -1)/sqrt(q.shape[-1])).exp()
             weights = powers/powers.sum(-1)
+            return weights @ v, weights
+
+        def lost_axis_of_maximum(q, k, v):
+            "what is subtracted from the scores has lost its axis: `amax(-1, keepdim=True)`"
+            scores = q @ k.transpose(-2, -1)/sqrt(q.shape[-1])
+            weights = (scores - scores.amax(-1)).softmax(-1)
             return weights @ v, weights
 
         def one_sum(q, k, v):
@@ -222,7 +238,7 @@ class PaddingMask(Write):
             return ids != pad_id
 
         def one_axis(ids, pad_id):
-            "one axis is missing: between batch and keys stand the heads *and* the queries"
+            "one axis is missing: the heads *and* the queries come between batch and keys"
             return (ids != pad_id)[:, None, :]
 
         def hidden_queries(ids, pad_id):
@@ -497,7 +513,7 @@ class WrongAxis(Value):
     id, level, minutes, kind = '01.9', 1, 3, 'find the bug'
     options = dict(a='only if there are as many queries as keys', b='for all', c='never: torch raises an error',
                    d='only if there is one query')
-    hints = ("What shape has a softmax over another axis?",)
+    hints = ("What is the shape of a softmax over another axis?",)
     right = 'b'
     solution = """b: it runs for all shapes, so no error warns you. The *columns* sum to one now, and the check of the
     sum over each row fails; so do the example by hand and the comparison *one query after the other* (a column of one
@@ -510,14 +526,15 @@ class AboveTheNoise(Value):
     """How far above the noise?
 
     One key has the score $s$, the other $m - 1$ keys have the score 0. Which $s$ gives that key a weight of 0.99 for
-    $m = 1000$? (Two digits after the point. Does $d_k = 64$ leave room for it when the query equals the key?)"""
+    $m = 1000$? (Three digits after the point. Does $d_k = 64$ leave room for it when the query equals the key?)"""
     id, level, minutes, kind = '01.10', 2, 5, 'explain'
     hints = ("Solve $e^s / (e^s + m - 1) = 0.99$.", r"$e^s = 99\,(m - 1)$.")
-    right, digits = round(log(99*999), 2), 2
-    solution = r"""11.50; for $m = 16$, 7.30: $s = \ln(99\,(m - 1))$. With $\sqrt{d_k} = 8$, a query equal to its
+    right, digits = round(log(99*999), 3), 3
+    solution = r"""11.502; for $m = 16$, 7.303: $s = \ln(99\,(m - 1))$. With $\sqrt{d_k} = 8$, a query equal to its
     key scores about 8: enough for 16 keys, not for 1000. Projections can learn longer queries and keys."""
-    wrong = {round(log(999), 2): ('half', "with this score the weight is one half: the 99 is missing"),
-             round(log(99), 2): ('one-other', "that is right for one other key; here there are 999"),
-             round(log(.99*999), 2): ('ratio', "the ratio of the weights is 0.99 to 0.01, so 99"),
-             round(log(99*15), 2): ('sixteen', "that is for m = 16 keys; here there are 1000"),
-             round(log(99*999, 10), 2): ('base-10', "that is the logarithm to base 10; the softmax takes powers of e")}
+    wrong = {round(log(99*1000), 3): ('all-keys', "this counts m other keys; the key itself is one of the m"),
+             round(log(999), 3): ('half', "with this score the weight is one half: the 99 is missing"),
+             round(log(99), 3): ('one-other', "that is right for one other key; here there are 999"),
+             round(log(.99*999), 3): ('ratio', "the ratio of the weights is 0.99 to 0.01, so 99"),
+             round(log(99*15), 3): ('sixteen', "that is for m = 16 keys; here there are 1000"),
+             round(log(99*999, 10), 3): ('base-10', "that is the logarithm to base 10; the softmax takes powers of e")}

@@ -46,7 +46,7 @@ class Labels(Write):
             return _named(maps, decoder=lambda target, fed: (target, target))[kind]
 
         def shifted_left(maps, kind):
-            "the decoder's columns are shifted the wrong way: who predicts a piece was fed with the one before it"
+            "the decoder's columns are shifted the wrong way: the row that predicts a piece was fed the one before it"
             return _named(maps, decoder=lambda target, fed: (target, [*target[1:], '</s>']))[kind]
 
         def fed_rows(maps, kind):
@@ -163,7 +163,7 @@ def word_map(
             return _mean(rows).T @ weights @ _firsts(columns)
 
         def first_rows(weights, rows, columns):
-            "of each query word only the first piece is asked; average the rows of all its pieces"
+            "only the first piece of each query word is used; average the rows of all its pieces"
             return _firsts(rows).T @ weights @ _members(columns)
 
         def first_pieces(weights, rows, columns):
@@ -255,7 +255,7 @@ for name, m in stored.items(): print(name, sink(to_words(m)['encoder']).max())
             return weights[..., -2:].sum(-1)*weights.shape[-1]/2
 
         def heads_averaged(weights):
-            "one number for each head is wanted: a single sink would vanish in the mean of all heads"
+            "give one number for each head: a single sink would vanish in the mean of all heads"
             return weights[..., -2:].sum(-1).mean()*weights.shape[-1]/2
 
         def turned_over(weights):
@@ -263,7 +263,7 @@ for name, m in stored.items(): print(name, sink(to_words(m)['encoder']).max())
             return 2/weights.shape[-1]/weights[..., -2:].sum(-1).mean(-1)
 
         def difference(weights):
-            "that is the difference to equal weights; how many times as much is asked"
+            "that is the difference to equal weights, but the task asks how many times as much"
             return weights[..., -2:].sum(-1).mean(-1) - 2/weights.shape[-1]
 
 # %% ../../nbs/tasks/19_attention_maps.ipynb #dc21cffd
@@ -331,7 +331,7 @@ for layer in range(4): print(layer + 1, moved(a, b)[layer])
             return torch.minimum(a, b).sum(-1)
 
         def all_rows(a, b):
-            "one number for each row is wanted"
+            "give one number for each row"
             return (a - b).abs().sum()/2
 
 # %% ../../nbs/tasks/19_attention_maps.ipynb #4916f7fc
@@ -408,7 +408,7 @@ class Entropy(Write):
             return -torch.xlogy(weights, weights).sum(-2)/log(2)
 
         def mean(weights):
-            "this divides by the number of keys; the sum over the keys is wanted"
+            "this divides by the number of keys; take the sum over the keys"
             return -torch.xlogy(weights, weights).mean(-1)/log(2)
 
         def without_weights(weights):
@@ -416,19 +416,19 @@ class Entropy(Write):
             return -weights.clamp(min=1e-30).log2().sum(-1)
 
         def number_of_keys(weights):
-            "that is 2 to the power of the entropy, a number of keys; wanted are the bits"
+            "that is 2 to the power of the entropy, a number of keys, but the task asks for the bits"
             return 2**Entropy.right(weights)
 
         def share(weights):
-            "that is the share of the most that is possible, log2 of the number of keys; wanted are the bits"
+            "that is the share of the most that is possible, log2 of the number of keys, but the task asks for the bits"
             return Entropy.right(weights)/log(weights.shape[-1], 2)
 
         def all_rows(weights):
-            "one number for each row is wanted; here all keys of all rows are added up"
+            "give one number for each row; here all keys of all rows are added up"
             return Entropy.right(weights).sum()
 
         def mean_of_rows(weights):
-            "one number for each row is wanted; here the rows are averaged"
+            "give one number for each row; here the rows are averaged"
             return Entropy.right(weights).mean()
 
 # %% ../../nbs/tasks/19_attention_maps.ipynb #ba2d1cfe

@@ -221,7 +221,7 @@ class Peeking(Value):
     wrong = {'a': ('context', "more context, but of a kind that does not exist when a translation is written: the word "
                               "to be predicted"),
              'c': ('parallel', "all words are computed at once, yet each may use only what stands before it"),
-             'd': ('error', "beyond the end stand zeros; nothing raises an error, which is what makes this dangerous")}
+             'd': ('error', "there are zeros beyond the end; nothing raises an error, and that makes this dangerous")}
 
 class OneReader(Value):
     """One reader

@@ -248,21 +248,21 @@ class OneSide(Write):
             return float(sum(shares)/len(shares))
 
         def both_sides(batches, name):
-            "that is the share of both sides together; asked is one of them, `getattr(b, name)`"
+            "that is the share of both sides together, but the task asks for one of them, `getattr(b, name)`"
             tables = [t for b in batches for t in (b.src, b.tgt_out)]
             return float(sum((t == PAD).sum() for t in tables)/sum(t.numel() for t in tables))
 
         def of_both(batches, name):
-            "the padding of one side is divided by the cells of both: the share of *its own* cells is asked"
+            "the padding of one side is divided by the cells of both: divide by its *own* cells"
             cells = sum(t.numel() for b in batches for t in (b.src, b.tgt_out))
             return float(sum((getattr(b, name) == PAD).sum() for b in batches)/cells)
 
         def real_share(batches, name):
-            "that is the share of the real tokens; asked is the rest"
+            "that is the share of the real tokens, but the task asks for the rest"
             return 1 - OneSide.right(batches, name)
 
         def ratio(batches, name):
-            "padding divided by *real* tokens; asked is the share of all cells"
+            "padding divided by *real* tokens, but the task asks for the share of all cells"
             return OneSide.right(batches, name)/(1 - OneSide.right(batches, name))
 
         def first_batch(batches, name):
@@ -395,7 +395,7 @@ class StepLoss(Write):
             return sum(m*n for m, n in zip(means, sizes))
 
         def divided_by_batches(means, sizes):
-            "divided by the number of micro-batches; a mean per token is asked, so divide by the tokens"
+            "divided by the number of micro-batches; the task asks for a mean per token, so divide by the tokens"
             return sum(m*n for m, n in zip(means, sizes))/len(sizes)
 
         def means_by_tokens(means, sizes):

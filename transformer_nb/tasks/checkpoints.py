@@ -10,7 +10,10 @@ __all__ = ['Save', 'Verify', 'Average', 'Count', 'Walk', 'MovingAverage', 'MeanO
 # %% ../../nbs/tasks/13_checkpoints.ipynb #2ea825e2
 import json
 import os
+import shutil
+import sys
 import tempfile
+from contextlib import contextmanager
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -22,8 +25,17 @@ from ..exercises import Value, Write
 # %% ../../nbs/tasks/13_checkpoints.ipynb #1206f00e
 def _seen(path): return repr(path.read_text()) if path.exists() else 'no file'
 
+@contextmanager
+def _watched(path): # What a reader finds after each call of a built-in function, a set
+    found, before = set(), sys.getprofile()
+    def look(frame, event, function):
+        if event == 'c_return': found.add(_seen(path))
+    sys.setprofile(look)
+    try: yield found
+    finally: sys.setprofile(before)
+
 def _saved(answer, path, new, full): # What an answer does to the file at `path`
-    during = []
+    during, old = [], _seen(path)
     def write(file, text):
         same = Path(file).resolve().parent == path.parent
         during.append(f"before you write, a reader finds {_seen(path)}")
@@ -34,19 +46,23 @@ def _saved(answer, path, new, full): # What an answer does to the file at `path`
         Path(file).write_text(text)
 
     raised = 'no error reaches the caller'
-    try: answer(path, new, write)
+    try:
+        with _watched(path) as found: answer(path, new, write)
     except OSError as error:
         if 'No space' not in str(error): raise
         raised = 'the error reaches the caller'
     if not during: raise NotImplementedError("`write` was never called: write the body")
     others = sorted(p for p in path.parent.iterdir() if p != path)
-    return *during[:3], f"at the end there is {_seen(path)}", f"{len(others)} files lie beside it", raised
+    careful = during[1].endswith(f' {old}') and 'another' not in during[2]  # else there is no need to look closer
+    worst = min(found - {old, repr(new)}, default='a whole file') if careful else 'what it may'
+    return (*during[:3], f"between two steps, a reader finds {worst}", f"at the end there is {_seen(path)}",
+            f"{len(others)} files lie beside it", raised)
 
 class Save(Write):
     """Whole or not at all
 
     Write `save(path, text, write)`, which replaces the file at `path` by one that holds `text`. The only way to write
-    is `write(file, text)`, and it may fail in the middle with an `OSError`: the disk is full. Whatever happens, who
+    is `write(file, text)`, and it may fail in the middle with an `OSError`: the disk is full. Whatever happens, whoever
     reads `path` must find the old file or the new one, whole, at every moment. If it fails, the error goes on to the
     caller, and no half-written file is left."""
     id, level, minutes, builds = '13.1', 2, 12, 'checkpoints.save'
@@ -123,6 +139,25 @@ def save(
             if path.exists(): os.replace(path, path.with_name('old'))
             write(path, text)
             path.with_name('old').unlink(missing_ok=True)
+
+        def removed_before_the_rename(path, text, write):
+            """between removing and renaming there is no file at all: `os.replace` (or `Path.replace`) puts the new one
+            in the place of the old one, in one step"""
+            new = path.with_name('new')
+            try:
+                write(new, text)
+                path.unlink(missing_ok=True)
+                new.rename(path)
+            finally: new.unlink(missing_ok=True)
+
+        def copied(path, text, write):
+            """the finished file is copied onto `path`: a copy is written bit by bit, too, and a reader finds a part of
+            it; rename it, with `os.replace`"""
+            new = path.with_name('new')
+            try:
+                write(new, text)
+                shutil.copy(new, path)
+            finally: new.unlink(missing_ok=True)
 
         def half_left(path, text, write):
             "right, but if writing fails, the half-written file is left beside: remove it"
@@ -231,7 +266,7 @@ def verify(
             return _broken(folder, lambda file, entry: not _differs(file, entry))
 
         def paths(folder):
-            "these are paths; wanted are the names alone, as in the manifest"
+            "these are paths, but the task asks for the names alone, as in the manifest"
             return [folder/name for name in Verify.right(folder)]
 
         def first_alone(folder):
@@ -296,7 +331,7 @@ def average(
             return _mean(states[:n])
 
         def all_of_them(states, n):
-            "this is the mean of all checkpoints, also of those on the way down; wanted are the last n"
+            "this is the mean of all checkpoints, also of those on the way down, but the task asks for the last n"
             return _mean(states)
 
         def one_short(states, n):
@@ -349,7 +384,7 @@ class Count(Write):
     numbers are in the file? One entry of the table, `__metadata__`, may be no tensor. (Then use it on the checkpoint's
     `model.safetensors`. Is it the number of parameters of the model?)"""
     id, level, minutes, name = '13.4', 1, 6, 'count'
-    hints = ("Each entry of the table has a `shape`. How many numbers has a tensor of the shape [2, 3]?",
+    hints = ("Each entry of the table has a `shape`. How many numbers does a tensor of the shape [2, 3] have?",
              "`math.prod(entry['shape'])`; for a single number the shape is empty, and the product of nothing is 1.")
     solution = """`table, numbers = read_by_hand(ckpt/'model.safetensors')`, and then `count(table)` equals
     `sum(p.numel() for p in model.parameters())`; `len(numbers)` is four times that, four bytes for each. The sinusoids
@@ -463,7 +498,7 @@ class Walk(Write):
             return found
 
         def states_alone(a, b, loss_of):
-            "these are the weights on the way; wanted is the loss of each"
+            "these are the weights on the way, but the task asks for the loss of each"
             return [_between(a, b, i/10) for i in range(11)]
 
 # %% ../../nbs/tasks/13_checkpoints.ipynb #0bb47d40
@@ -521,7 +556,7 @@ class MovingAverage(Write):
             return path[-1].clone()
 
         def all_of_them(path, r):
-            "these are the averages after each step; wanted is the last one"
+            "these are the averages after each step, but the task asks for the last one"
             return torch.stack([MovingAverage.right(path[:i], r) for i in range(1, len(path) + 1)])
 
         def one_short(path, r):

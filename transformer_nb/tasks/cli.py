@@ -128,7 +128,7 @@ def finish(
             return _ended(function, name, line='{name}: {kind}: {error}')
 
         def with_newline(function, name):
-            "right but for the newline at the end: who prints the line adds it"
+            "right but for the newline at the end: whoever prints the line adds it"
             return _ended(function, name, line='{name}: {error}\n')
 
         def what_it_returns(function, name):
@@ -304,16 +304,16 @@ class Rescored(Write):
             return [text for text in Rescored.right(lines) if text]
 
         def with_scores(lines):
-            "the lines are the right ones; wanted are their texts alone"
+            "the lines are the right ones, but the task asks for their texts alone"
             def whole(line): return _parts(line)[0], line, _parts(line)[2]
             return _chosen(lines, parts=whole)
 
         def sorted_by_score(lines):
-            "these are all texts, sorted by their scores; wanted is one for each sentence"
+            "these are all texts, sorted by their scores, but the task asks for one for each sentence"
             return [_parts(line)[1] for line in sorted(lines, key=lambda line: -float(_parts(line)[2]))]
 
         def best_of_all(lines):
-            "that is the best line of all; wanted is the best of *each* sentence"
+            "that is the best line of all, but the task asks for the best of *each* sentence"
             return [max(map(_parts, lines), key=lambda parts: float(parts[2]))[1]]
 
 # %% ../../nbs/tasks/21_cli.ipynb #981c2b3c
@@ -353,7 +353,7 @@ class Unattended(Value):
     solution = """0: it prints *translated*, and `day.de.gz` holds nothing. The exit code of a pipe is that of its last
     command, and `gzip` was content with no input. The line on stderr went to a log, if there is one. With
     bash's `set -o pipefail` a pipe fails if any command in it fails: then the script ends with 2, before the `echo`.
-    (`| head` needs care then: who stops reading early ends the writer with 141.)"""
+    (`| head` needs care then: a reader that stops early ends the writer with 141.)"""
     wrong = {2: ('last-command', "that is the code of `tnb-translate`; but a pipe has the code of its *last* command"),
              1: ('other-code', "bad input is 2 with these commands; and a pipe has the code of its last command"),
              141: ('broken-pipe', "128 + 13 is for a writer whose reader has left; `gzip` stays to the end"),

@@ -235,7 +235,7 @@ class Outliers(Write):
             return [split.line(i) for i, (s, t) in enumerate(split.pairs) if len(t) > ratio*len(s)]
 
         def words(split, ratio):
-            "that counts words; asked is the length in characters"
+            "that counts words, but the task asks for the length in characters"
             sizes = [[len(side.split()) for side in pair] for pair in split.pairs]
             return [split.line(i) for i, pair in enumerate(sizes) if max(pair) > ratio*min(pair)]
 
@@ -244,7 +244,7 @@ class Outliers(Write):
             return [split.line(i) for i, pair in enumerate(split.pairs) if _times(pair) >= ratio]
 
         def pairs(split, ratio):
-            "these are the pairs themselves; asked are their line numbers"
+            "these are the pairs themselves, but the task asks for their line numbers"
             return [pair for pair in split.pairs if _times(pair) > ratio]
 
 def _times(pair): return max(map(len, pair))/min(map(len, pair))
@@ -311,7 +311,7 @@ class KnownWords(Write):
             return sum(all(word in words for word in en.split()) for en, _ in test)
 
         def word_count(test, train):
-            "that is the number of known *words*; asked is the number of sentences"
+            "that is the number of known *words*, but the task asks for the number of sentences"
             words = {word for en, _ in train for word in en.split()}
             return sum(word in words for en, _ in test for word in en.split())
 
@@ -320,7 +320,7 @@ class KnownWords(Write):
             return sum(en in {en for en, _ in train} for en, _ in test)
 
         def share(test, train):
-            "that is a share; asked is the number"
+            "that is a share, but the task asks for the number"
             return KnownWords.right(test, train)/len(test)
 
         def lower_case(test, train):

@@ -8,6 +8,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/tasks/decoding.html.md"""
 __all__ = ['Greedy', 'LengthPenalty', 'Restrict', 'OneStep', 'TooEarly', 'CannotStop', 'NoGreedyPath', 'MayStop', 'Hasty']
 
 # %% ../../nbs/tasks/15_decoding.ipynb #c94e24f9
+from copy import deepcopy
 from functools import cache
 from math import inf
 
@@ -20,26 +21,26 @@ from ..transformer import Transformer, TransformerConfig
 
 # %% ../../nbs/tasks/15_decoding.ipynb #cea8b0d3
 @cache
-def _model():
+def _model(limit): # The most tokens it takes
     "A small random model; `fork_rng` leaves the reader's random numbers alone."
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(65)
-        cfg = TransformerConfig(vocab_size=12, N=1, d_model=16, d_ff=32, h=2, max_len=6)
+        cfg = TransformerConfig(vocab_size=12, N=1, d_model=16, d_ff=32, h=2, max_len=limit)
         model = Transformer(cfg).eval().requires_grad_(False)
     for p in model.decoder.parameters(): p.data *= 5 if p.dim() > 1 else 1
     for ids, factor in ([EOS], 4), ([PAD, BOS], .2), (range(3, 12), 2): model.embedding.weight.data[ids] *= factor
     return model
 
 @cache
-def _next(source, ids):
+def _next(limit, source, ids):
     "The most probable next token at every place; remembered, since the questions come again and again."
-    return _model()(torch.tensor([source]), torch.tensor([ids]))[0].argmax(-1).tolist()
+    return _model(limit)(torch.tensor([source]), torch.tensor([ids]))[0].argmax(-1).tolist()
 
-def _write(src, after=lambda ids: [BOS, *ids], place=-1, limit=6, end=True, keep=False):
+def _write(model, src, after=lambda ids: [BOS, *ids], place=-1, most=None, end=True, keep=False):
     "Greedy search for one sentence: `after` makes the model's input from what is written, `place` is the row to read."
-    ids = []
-    while len(ids) < limit:
-        ids.append(_next(tuple(src[0].tolist()), tuple(after(ids)))[place])
+    ids, limit = [], model.cfg.max_len
+    while len(ids) < (most or limit):
+        ids.append(_next(limit, tuple(src[0].tolist()), tuple(after(ids)))[place])
         if end and ids[-1] == EOS: return ids if keep else ids[:-1]
     return ids
 
@@ -64,56 +65,57 @@ def greedy(
     def inputs(g):
         drawn = torch.randperm(45, generator=g).tolist()
         rows = [torch.tensor([[i % 9 + 3, i*i % 7 + 4, i % 5 + 6, EOS]]) for i in drawn]
-        lengths = [len(_write(src)) for src in rows]
+        lengths = [len(_write(_model(6), src)) for src in rows]
         for low, high, count in (0, 1, 2), (2, 5, 4), (6, 6, 6):
-            for src in [src for src, length in zip(rows, lengths) if low <= length <= high][:count]: yield src,
+            for src in [src for src, length in zip(rows, lengths) if low <= length <= high][:count]: yield src, 6
+        yield next(src for src, length in zip(rows, lengths) if length == 6), 4
 
-    def run(answer, src):
-        found = answer(_model(), src)
+    def run(answer, src, limit):
+        found = answer(deepcopy(_model(limit)), src)  # an answer may change it
         return found[0] if isinstance(found, list) and len(found) == 1 and isinstance(found[0], list) else found
 
-    def right(model, src): return _write(src)
+    def right(model, src): return _write(model, src)
 
     class wrong:
         def end_kept(model, src):
             "EOS stands at the end of the output; leave it out"
-            return _write(src, keep=True)
+            return _write(model, src, keep=True)
 
         def beginning_kept(model, src):
             "BOS stands at the beginning of the output; leave it out"
-            return [BOS, *_write(src)]
+            return [BOS, *_write(model, src)]
 
         def no_end(model, src):
             "the search does not stop at EOS: what comes after it is no part of the output"
-            return _write(src, end=False)
+            return _write(model, src, end=False)
 
         def no_limit(model, src):
             "there is no limit: an output that never ends grows longer than the model; stop after `model.cfg.max_len`"
-            return _write(src, limit=50)
+            return _write(model, src, most=50)
+
+        def a_fixed_limit(model, src):
+            "right for this model only: a model of another length has another limit, `model.cfg.max_len`"
+            return _write(model, src, most=6)
 
         def one_too_few(model, src):
             "right, but cut off one token too early: `max_len` tokens are allowed, and BOS is none of them"
-            return _write(src, limit=5)
+            return _write(model, src, most=model.cfg.max_len - 1)
 
         def always_the_first(model, src):
             "the same token at every step: ask for the *whole* prefix, and take the scores of its last position"
-            return _write(src, place=0)
+            return _write(model, src, place=0)
 
         def only_the_newest(model, src):
             "the model sees only the newest token; it has no memory of the earlier ones, so give it BOS and all of them"
-            return _write(src, after=lambda ids: ids[-1:] or [BOS])
+            return _write(model, src, after=lambda ids: ids[-1:] or [BOS])
 
         def beginning_forgotten(model, src):
             "BOS is asked for only in the first step; it stays in front of every prefix"
-            return _write(src, after=lambda ids: ids or [BOS])
+            return _write(model, src, after=lambda ids: ids or [BOS])
 
         def newest_in_front(model, src):
             "the prefix is turned round: a new token belongs at its end"
-            return _write(src, after=lambda ids: [BOS, *ids[::-1]])
-
-        def tensors(model, src):
-            "the tokens are right, but they are tensors; `.item()` makes numbers of them"
-            return list(torch.tensor(_write(src), dtype=torch.int64))
+            return _write(model, src, after=lambda ids: [BOS, *ids[::-1]])
 
 # %% ../../nbs/tasks/15_decoding.ipynb #2ca4b261
 class LengthPenalty(Write):
@@ -168,7 +170,7 @@ class LengthPenalty(Write):
             return ((6 + length)/6)**alpha
 
         def always_of_the_paper(length, alpha):
-            "α is always 0.6 here, whatever is asked for"
+            "α is always 0.6 here, whatever the argument says"
             return ((5 + length)/6)**.6
 
 # %% ../../nbs/tasks/15_decoding.ipynb #586e67a6
@@ -368,8 +370,16 @@ with torch.inference_mode():
 class CannotStop(Value):
     r"""A model that cannot stop
 
-    Decode 12 rows of random ids with an untrained model, as in the last hint, and plot the mean length of the output of
-    `beam_search` for $\alpha$ = 0, 0.3, 0.6, 1 and 2. What do you see?"""
+    Here are an untrained model, and 12 sources of random ids:
+
+    ```python
+    torch.manual_seed(1)
+    babbler = Transformer(TransformerConfig(vocab_size=11, N=2, d_model=48, d_ff=96, h=4, max_len=128)).eval()
+    rows = pad([[*random.Random(i).choices(range(4, 11), k=3 + i % 7), EOS] for i in range(12)])
+    ```
+
+    Decode them with `beam_search(babbler, rows, alpha=alpha)` for $\alpha$ = 0, 0.3, 0.6, 1 and 2, and plot the mean
+    length of the best hypotheses. What do you see?"""
     id, level, minutes, kind = '15.6', 2, 10, 'predict'
     options = dict(a='a larger α makes them shorter: it is a penalty',
                    b='a larger α never makes them shorter, and none exceeds its limit',
@@ -377,12 +387,9 @@ class CannotStop(Value):
                    d='all of them stop after a few tokens, since every token costs probability')
     hints = ("What is divided by what? Which output gains by a larger divisor?",
              "A loop over `alpha`, a mean over the sentences. `max_lengths` gives the limits.",
-             """The whole of it:
+             """After the model and the rows:
 
 ```python
-torch.manual_seed(1)
-babbler = Transformer(TransformerConfig(vocab_size=11, N=2, d_model=48, d_ff=96, h=4, max_len=128)).eval()
-rows = pad([[*random.Random(i).choices(range(4, 11), k=3 + i % 7), EOS] for i in range(12)])
 alphas = (0., .3, .6, 1., 2.)
 lengths = [[len(hyps[0].ids) for hyps in beam_search(babbler, rows, alpha=alpha)] for alpha in alphas]
 assert all(n <= most for row in lengths for n, most in zip(row, max_lengths(babbler, rows).tolist()))
@@ -400,13 +407,17 @@ plt.ylabel('mean length (tokens)');
 class NoGreedyPath(Value):
     """Without the greedy path
 
-    Plain beam search keeps no row for the greedy path. Take a hundred random models with room for 10 tokens, and all 81
-    sources of four tokens. 2,708 of the greedy outputs have an end. How often is the result of `BeamSearch` with a beam
-    of 2 worse than that?"""
-    id, level, minutes, kind = '15.7', 3, 20, 'predict'
-    options = dict(a='never', b='nine times', c='about 90 times', d='about 900 times')
-    hints = ("`beam_search` and `BeamSearch` take `keep_greedy`: compare both kinds with a beam of 1.",
-             """Count with:
+    Plain beam search keeps no row for the greedy path. With a hundred random models and all 81 sources of four tokens,
+    2,708 greedy outputs come to an end. Plain search with a beam of 2 does worse than greedy search in nine of these
+    cases; with `keep_greedy=True` it is none. (There is no length penalty; the last hint has the code that counts.) How can
+    a search that keeps two prefixes find something worse than one that keeps a single one?"""
+    id, level, minutes, kind = '15.7', 3, 10, 'explain'
+    options = dict(a='it cannot: the nine differ by rounding only',
+                   b='two others are better for a moment and push the greedy prefix out; later both fall behind',
+                   c='with two rows it looks at only half of the next tokens of each',
+                   d='it prefers the longer of two outputs')
+    hints = ("Follow the prefix that greedy search writes. In which step can it be missing from the beam?",
+             """`beam_search` takes `keep_greedy`. Count with:
 
 ```python
 sources = torch.tensor([[*ids, EOS] for ids in product([3, 4, 5], repeat=4)])
@@ -423,11 +434,13 @@ with torch.inference_mode():
 ended, worse
 ```""")
     right = 'b'
-    solution = """b: of 2,708 greedy outputs with an end, the plain search does worse in nine; with `keep_greedy` it is
-    none. Outputs that were cut off are left out: for them nothing is promised."""
-    wrong = {'a': ('cannot-be', "the greedy path may fall out of the beam, and what pushed it out may end badly"),
-             'c': ('too-often', "it is rarer: the greedy path must fall out, *and* what pushed it out must end badly"),
-             'd': ('far-too-often', "a wider beam is mostly better or as good; the exceptions are rare")}
+    solution = """b: a beam keeps what is best *so far*. Where greedy search takes the best next token, two prefixes
+    that took another one may be ahead a step later, and the greedy one is gone. If then all their continuations are
+    improbable, the result is worse. That is rare, since both things must happen, and `keep_greedy` excludes it by the
+    row that it keeps. (Outputs that were cut off are left out: for them nothing is promised.)"""
+    wrong = {'a': ('cannot-be', "the counting leaves out differences below 1e-9; these nine are real"),
+             'c': ('half', "each row is continued with every token; then the two best of all are kept"),
+             'd': ('longer', "without a length penalty, each token more can only lower the score")}
 
 # %% ../../nbs/tasks/15_decoding.ipynb #e2f7b620
 class MayStop(Write):
@@ -450,6 +463,7 @@ class MayStop(Write):
                 yield found, [first, second], length, limit, alpha
             yield [bound*.8, bound*3], [first, second], length, limit, alpha
             yield [bound*1.02, bound*3], [first, second], length, limit, alpha
+        yield [-4.], [-4., -9.], 3, 20, 0.  # an open prefix can do as well, but no better
 
     def run(answer, *args):
         found = answer(*args)
@@ -462,6 +476,10 @@ class MayStop(Write):
         def at_the_first_end(found, going, length, limit, alpha):
             "this stops when the first output has ended; a better one may still come"
             return bool(found)
+
+        def only_a_better_one(found, going, length, limit, alpha):
+            "an open prefix that can at best do *as* well brings nothing better: stop then, too (≥, not >)"
+            return bool(found) and max(found) > max(going)/length_penalty(limit, alpha)
 
         def as_many_as_going(found, going, length, limit, alpha):
             "it is not their number that counts: one output can be certain to be the best, and several need not be"

@@ -160,7 +160,7 @@ class Embedding(nn.Module):
             def logits(self, x): return F.linear(F.normalize(x, dim=-1), F.normalize(self.weight, dim=-1))
 
         class best_id(Embedding):
-            "this is the best token itself; wanted is the score of *every* token"
+            "this is the best token itself, but the task asks for the score of *every* token"
             def logits(self, x): return F.linear(x, self.weight).argmax(-1)
 
         class untied(Embedding):

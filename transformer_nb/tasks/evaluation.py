@@ -96,7 +96,7 @@ class Matches(Write):
             return matches(hyp, ref, 1)
 
         def all_lengths(hyp, ref, n):
-            "sequences of *exactly* n words are wanted, not those of 1 to n"
+            "count sequences of *exactly* n words, not those of 1 to n"
             return tuple(map(sum, zip(*(matches(hyp, ref, k) for k in range(1, n + 1)))))
 
         def last_missing(hyp, ref, n):
@@ -161,7 +161,7 @@ class Bleu(Write):
             return _with(hyps, refs, count=count)
 
         def arithmetic_mean(hyps, refs):
-            "this is the arithmetic mean of the precisions; wanted is the geometric one, the fourth root of the product"
+            "this is the arithmetic mean of the precisions; take the geometric one, the fourth root of the product"
             return _with(hyps, refs, mean=lambda p: sum(p)/4)
 
         def no_root(hyps, refs):
@@ -338,12 +338,12 @@ class OnlyBrevity(Value):
     (Two digits after the point.)"""
     id, level, minutes, kind = '15b.6', 1, 3, 'predict'
     hints = ("Only the brevity penalty is left: $e^{1 - r/c}$.", "c = 90 are the words of the translations.")
-    right = round(100*exp(1 - 100/90), 2)
+    right, digits = round(100*exp(1 - 100/90), 2), 2
     solution = r"""$100\,e^{1 - 100/90} = 89.48$. A tenth too short costs a little more than a tenth of the score."""
     wrong = {90: ('ratio', "the penalty is not c/r, but e to the power of 1 − r/c"),
              100: ('no-penalty', "the translations are too short, so the penalty is below 1"),
              round(100*exp(90/100 - 1), 2): ('exchanged', "the exponent is 1 − r/c, so divide by c = 90, not by r"),
-             round(exp(1 - 100/90), 2): ('scale', "this is the penalty; BLEU goes from 0 to 100"),
+             **dict.fromkeys((.89, .895, .8948), ('scale', "this is the penalty; BLEU goes from 0 to 100")),
              round(100*exp(1 - 90/100), 2): ('bonus', "too short must cost something: r and c are exchanged")}
 
 class PiecesForWords(Value):

@@ -83,6 +83,11 @@ def ffn(
             "Python's `max` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"
             return max(0, x @ W_1 + b_1) @ W_2 + b_2
 
+        def one_if(x, W_1, b_1, W_2, b_2):
+            "an `if` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"
+            hidden = x @ W_1 + b_1
+            return (0*hidden if hidden < 0 else hidden) @ W_2 + b_2
+
         def torch_max(x, W_1, b_1, W_2, b_2):
             "`torch.max` compares two tensors, and 0 is none; for a number there is `relu`, or `clamp(min=0)`"
             return torch.max(0, x @ W_1 + b_1) @ W_2 + b_2
@@ -129,7 +134,7 @@ class Module(Write):
     Write the class `FeedForward(d_model, d_ff)`. In `__init__` make two layers with biases, `self.W_1` and
     `self.W_2`, each an `nn.Linear(width in, width out)`; `forward` is equation 2."""
     id, level, minutes, builds = '03.2', 1, 5, 'feed_forward.FeedForward'
-    hints = ("Which widths has the first layer, which the second? The way goes from $d_{model}$ to $d_{ff}$ and back.",
+    hints = ("Which widths do the first and the second layer have? The way goes from $d_{model}$ to $d_{ff}$ and back.",
              "`nn.Linear(d_model, d_ff)` has the bias $b_1$ already. In `forward`, only the ReLU is left to write.",
              "`self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)`, and "
              "`return self.W_2(self.W_1(x).relu())`.")

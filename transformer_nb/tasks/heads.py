@@ -100,7 +100,7 @@ def distance(
             return (_kl(p, q) + _kl(q, p))/2
 
         def root(p, q):
-            "that is its square root, which is called the Jensen-Shannon *distance*; the divergence is wanted"
+            "that is its square root, which is called the Jensen-Shannon *distance*; the task asks for the divergence"
             return Distance.right(p, q).clamp(min=0).sqrt()
 
         def share_moved(p, q):
@@ -112,7 +112,7 @@ def distance(
             return _entropy((p + q)/2)
 
         def all_rows(p, q):
-            "one number for each row is wanted: sum over the last axis alone"
+            "give one number for each row: sum over the last axis alone"
             return Distance.right(p, q).sum()
 
 # %% ../../nbs/tasks/19a_heads.ipynb #82e24a39
@@ -238,15 +238,15 @@ def cost(
             return _without(W, (slice(None), slice(head, None, h)), measure)
 
         def what_is_left(W, h, head, measure):
-            "that is the measure without the head; asked is by how much it falls"
+            "that is the measure without the head, but the task asks by how much it falls"
             return measure() - Cost.right(W, h, head, measure)
 
         def share_lost(W, h, head, measure):
-            "that is the share of the measure that is lost; the plain difference is asked"
+            "that is the share of the measure that is lost, but the task asks for the plain difference"
             return Cost.right(W, h, head, measure)/measure()
 
         def ratio(W, h, head, measure):
-            "that is a ratio; the plain difference is asked"
+            "that is a ratio, but the task asks for the plain difference"
             whole = measure()
             return (whole - Cost.right(W, h, head, measure))/whole
 
@@ -266,7 +266,7 @@ class ShareOn(Write):
     in the mean of some sentences? An example is a pair: maps of words, shape $(h, rows, columns)$, and a place (row,
     column). Sentences have different lengths."""
     id, level, minutes, name = '19a.3', 2, 8, 'share_on'
-    hints = ("What is wanted of one example are h numbers: the weight at the place, in each head.",
+    hints = ("Each example gives h numbers: the weight at the place, in each head.",
              "`weights[:, row, column]` for each example, then `torch.stack` and the mean over the examples.",
              """For agreement, in the decoder, with a few sentences of the grammar:
 
@@ -294,7 +294,7 @@ share_on(found).view(4, 4)
             return ShareOn.right([(weights, place[::-1]) for weights, place in examples])
 
         def looked_at(examples):
-            "that is the share of *sentences* in which the head looks there; asked is the share of its weight"
+            "that is the share of *sentences* in which the head looks there; give the share of its weight"
             return torch.stack([(w[:, i].argmax(-1) == j).float() for w, (i, j) in examples]).mean(0)
 
         def summed(examples):
@@ -306,7 +306,7 @@ share_on(found).view(4, 4)
             return ShareOn.right(examples[-1:])
 
         def heads_averaged(examples):
-            "one number for each head is wanted: do not average over the heads"
+            "give one number for each head: do not average over the heads"
             return ShareOn.right(examples).mean()
 
         def each_sentence(examples):
@@ -322,7 +322,7 @@ share_on(found).view(4, 4)
             return torch.stack([w[:, i].amax(-1) for w, (i, _) in examples]).mean(0)
 
         def compared(examples):
-            "that is compared with equal weights; asked is the weight itself"
+            "that is compared with equal weights, but the task asks for the weight itself"
             return torch.stack([w[:, i, j]*w.shape[-1] for w, (i, j) in examples]).mean(0)
 
 # %% ../../nbs/tasks/19a_heads.ipynb #61b0d2eb
@@ -381,7 +381,7 @@ class FixedDistance(Write):
             return Counter(_steps(places)).most_common(1)[0][1]
 
         def which(places):
-            "that is the best distance; asked is how often it is right"
+            "that is the best distance, but the task asks how often it is right"
             return Counter(_steps(places)).most_common(1)[0][0]
 
         def chance(places):
@@ -515,7 +515,7 @@ for weight, length in zip(maps['encoder'][0].mean(1), sent.mean(1)):     # of ea
             return torch.einsum('hnm,hmv,dhv->nmd', weights, V, _blocks(W_o, len(V))).norm(dim=-1)
 
         def vectors(weights, V, W_o):
-            "these are the vectors; asked is how long each is"
+            "these are the vectors, but the task asks how long each is"
             return torch.einsum('hnm,hmv,dhv->hnmd', weights, V, _blocks(W_o, len(V)))
 
         def size(weights, V, W_o):

@@ -123,7 +123,7 @@ def left(
             return 1 - s
 
         def only_branch(s):
-            "that is the share of the sub-layer's output in the sum; asked is the path of `x`"
+            "that is the share of the sub-layer's output in the sum, but the task asks for the path of `x`"
             return s/(1 + s**2)**.5
 
         def root_of_sizes(s):
@@ -320,6 +320,6 @@ class HowDeep(Value):
              76: ('rounded', "the 97 % of the lesson is rounded; take 1/√(1 + s²) itself, 0.9678"),
              log(10)/log(1.033): ('rounded', "the number is 70.4, and 70 is nearer; round only at the end (a layer's "
                                              "factor is 1.03325)"),
-             log(10)/log(sqrt(1 + .26**2)): ('not-whole', "yes, but the nearest whole number is asked"),
+             log(10)/log(sqrt(1 + .26**2)): ('not-whole', "yes, but the task asks for the nearest whole number"),
              12: ('xavier', "those are the layers of the lesson's models; they are far from a factor of ten"),
-             31: ('e-for-ten', "after so many layers it is a factor of e; ten is asked")}
+             31: ('e-for-ten', "after so many layers it is a factor of e, but the task asks for ten")}

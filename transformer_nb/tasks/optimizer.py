@@ -158,7 +158,7 @@ def adam_by_hand(
             return _adam(grads, -lr)
 
         def steps_alone(grads, lr):
-            "these are the single steps; wanted is where the weight stands after each, so add them up"
+            "these are the single steps, but the task asks where the weight is after each: add them up"
             path = _adam(grads, lr)
             return [b - a for a, b in zip([0., *path], path)]
 

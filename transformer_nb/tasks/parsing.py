@@ -411,7 +411,7 @@ def brackets(
             return _changed(brackets(tree, place), lambda label, a, b: (label, a + 1, b + 1))
 
         def length(tree, place):
-            "the third entry is the number of words; wanted is the place where the constituent ends"
+            "the third entry is the number of words, but the task asks for the place where the constituent ends"
             return _changed(brackets(tree, place), lambda label, a, b: (label, a, b - a))
 
         def no_label(tree, place):

@@ -82,6 +82,10 @@ def sinusoids(
             "in Python `10000**a/b` is (10000**a)/b: put the exponent in brackets"
             return _waves(_angles(n, d_model, 2*_pairs(d_model))/d_model)
 
+        def rounded_down(n, d_model):
+            "`//` rounds down: `2*i//d_model` is 0 for each pair, so all of them turn equally fast; write `/`"
+            return _waves(_angles(n, d_model, 2*_pairs(d_model)//d_model))
+
         def no_column(n, d_model):
             """positions and pairs both stand in a row; make the positions a column, `torch.arange(n)[:, None]`: a
             column and a row make a table"""
@@ -350,7 +354,7 @@ class ShiftedStart(Write):
         with torch.random.fork_rng(devices=[]): drawn = [answer(n, max_len) for _ in range(300)]
         return None if drawn[0] is None else sorted({float(start) for start in drawn})[:8]
 
-    def right(n, max_len): return random.randrange(max_len - n + 1)
+    def right(n, max_len): return torch.randint(max_len - n + 1, (1,)).item()
 
     class wrong:
         def last_row_missing(n, max_len):

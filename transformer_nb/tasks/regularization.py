@@ -72,7 +72,7 @@ class SmoothedLoss(Write):
             return loss/logits.shape[-1], nll
 
         def summed(logits, targets, smoothing):
-            "these are sums over the tokens; wanted are means, so that long batches and short ones can be compared"
+            "these are sums over the tokens; give means, so that long batches and short ones can be compared"
             return tuple(len(targets)*x for x in smoothed_loss(logits, targets, smoothing))
 
         def divergence(logits, targets, smoothing):
@@ -280,7 +280,7 @@ class OverTheOthers(Write):
             return _pair(logits, targets, _targets(targets, V, 1 - smoothing, smoothing))[0]
 
         def summed(logits, targets, smoothing):
-            "this is the sum over the tokens; wanted is the mean"
+            "this is the sum over the tokens, but the task asks for the mean"
             return len(targets)*OverTheOthers.right(logits, targets, smoothing)
 
 # %% ../../nbs/tasks/12_regularization.ipynb #a8cfc953
@@ -356,7 +356,7 @@ class RealTokens(Write):
             return F.cross_entropy(logits[pad], targets[pad])
 
         def summed(logits, targets, pad_id):
-            "this is the sum over the real tokens; wanted is the mean"
+            "this is the sum over the real tokens, but the task asks for the mean"
             real = targets != pad_id
             return F.cross_entropy(logits[real], targets[real], reduction='sum')
 
@@ -478,7 +478,7 @@ class Spread(Write):
             return found
 
         def of_logits(model, src, tgt, n):
-            "this is the spread of the logits; wanted is that of the probabilities: softmax first"
+            "this is the spread of the logits, but the task asks for that of the probabilities: softmax first"
             tables = _passes(model, src, tgt, n)
             return _of_top(tables, tables.softmax(-1)).std(0)
 
@@ -492,11 +492,11 @@ class Spread(Write):
             return _of_top(probs, probs[:1]).std(0)
 
         def of_all_tokens(model, src, tgt, n):
-            "this is the mean spread of all tokens; wanted is that of the most probable one"
+            "this is the mean spread of all tokens, but the task asks for that of the most probable one"
             return _passes(model, src, tgt, n).softmax(-1).std(0).mean(-1)
 
         def most_spread(model, src, tgt, n):
-            "this is the token with the largest spread; wanted is the spread of the most probable one"
+            "this is the token with the largest spread, but the task asks for the spread of the most probable one"
             return _passes(model, src, tgt, n).softmax(-1).std(0).amax(-1)
 
         def variance(model, src, tgt, n):
@@ -504,7 +504,7 @@ class Spread(Write):
             return Spread.right(model, src, tgt, n)**2
 
         def over_tokens(model, src, tgt, n):
-            "this is the spread over the vocabulary, in the mean of all passes; wanted is the spread over the passes"
+            "this is the spread over the vocabulary, in the mean of all passes; take the spread over the passes"
             return _passes(model, src, tgt, n).softmax(-1).mean(0).std(-1)
 
         def divided_by_n(model, src, tgt, n):

@@ -219,7 +219,7 @@ class BestPeak(Write):
     id, level, minutes, name = '16a.4', 1, 5, 'best_peak'
     hints = ("Not all peaks have equally many losses. What does that do to a sum?",
              "`min(trials, key=…)` goes through the peaks and gives back one of them.")
-    solution = """The lowest single loss would favour peaks with many seeds: who draws more often, is lucky more
+    solution = """The lowest single loss would favour peaks with many seeds: whoever draws more often is lucky more
     often."""
     def inputs(g):
         def near(*losses): return [round(x + .01*torch.rand(1, generator=g).item(), 3) for x in losses]
@@ -263,11 +263,11 @@ class BestPeak(Write):
             return max(trials, key=lambda peak: fmean(trials[peak]))
 
         def loss(trials):
-            "that is the lowest mean loss; wanted is the peak that has it: `min(trials, key=…)`"
+            "that is the lowest mean loss, but the task asks for the peak that has it: `min(trials, key=…)`"
             return min(map(fmean, trials.values()))
 
         def place(trials):
-            "that is the place of the peak; wanted is the peak itself"
+            "that is the place of the peak, but the task asks for the peak itself"
             return list(trials).index(BestPeak.right(trials))
 
 # %% ../../nbs/tasks/16a_table2.ipynb #7ad360e8

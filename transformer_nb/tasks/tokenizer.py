@@ -337,11 +337,11 @@ class Hardest(Write):
             return sorted(words, key=lambda w: -len(tokenizer.encode([w])[0]))[:n]
 
         def all_words(tokenizer, words, n):
-            "these are all words; only the first `n` are asked"
+            "these are all words, but the task asks for the first `n` only"
             return Hardest.right(tokenizer, words, None)
 
         def numbers(tokenizer, words, n):
-            "these are the numbers of pieces; the words themselves are asked"
+            "these are the numbers of pieces, but the task asks for the words themselves"
             return [len(tokenizer.encode([w])[0]) for w in Hardest.right(tokenizer, words, n)]
 
 # %% ../../nbs/tasks/09_tokenizer.ipynb #47c6d51b

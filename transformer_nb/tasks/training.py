@@ -154,17 +154,17 @@ def learn(
             return _learned(model, batch, optimizer, steps, twice)
 
         def summed(model, batch, optimizer, steps):
-            "this is the sum over the tokens; wanted is the mean, or the steps grow with the batch"
+            "this is the sum over the tokens, but the task asks for the mean, or the steps grow with the batch"
             def added(model, batch): return _loss(model, batch, reduction='sum')
             return _learned(model, batch, optimizer, steps, added)
 
         def measured_after(model, batch, optimizer, steps):
-            "these are the losses after each update; wanted are those from which the gradients came"
+            "these are the losses after each update, but the task asks for those from which the gradients came"
             return _learned(model, batch, optimizer, steps, measure_after=True)
 
         def tensors(model, batch, optimizer, steps):
             "the losses are right, but they are tensors, each with its graph; `.item()` makes numbers of them"
-            return [torch.tensor(loss) for loss in _learned(model, batch, optimizer, steps)]
+            return [torch.tensor(loss, requires_grad=True) for loss in _learned(model, batch, optimizer, steps)]
 
         def last_alone(model, batch, optimizer, steps):
             "that is the loss of the last step alone; give back the list of all of them"
@@ -502,7 +502,7 @@ class Patience(Write):
             return _stop(losses, patience, lambda loss, best: loss <= best)
 
         def from_zero(losses, patience):
-            "counted from 0; wanted are numbers from 1"
+            "counted from 0, but the task asks for numbers from 1"
             return tuple(n - 1 for n in _stop(losses, patience))
 
         def best_of_all(losses, patience):
@@ -596,7 +596,7 @@ class Snapshot(Write):
         run.go_on(before)
         found = answer(run)
         if found is None: return None
-        if not isinstance(found, dict): raise TypeError("a dict is wanted, from names of attributes to their values")
+        if not isinstance(found, dict): raise TypeError("give back a dict, from names of attributes to their values")
         run.go_on(after)
         again.fill(found)
         again.go_on(before + after - again.step)

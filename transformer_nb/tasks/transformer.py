@@ -46,6 +46,7 @@ def layer_norm(
         yield torch.tensor([[1., 2., 3., 6.], [10., 20., 30., 60.]]), 1., 0.
         yield torch.tensor([[2., 2., 2.], [1., 2., 4.]]), 1., 0.
         yield torch.randn(2, 3, 5, generator=g)*.01, torch.randn(5, generator=g), torch.randn(5, generator=g)
+        yield torch.randn(2, 3, 5, generator=g), torch.randn(5, generator=g), torch.randn(5, generator=g), .5
 
     def right(x, g=1., b=0., eps=1e-5): return _normed(x, g, b, eps)
 
@@ -65,6 +66,10 @@ def layer_norm(
         def no_eps(x, g=1., b=0., eps=1e-5):
             "ε is missing: a vector of equal numbers has σ = 0, and 0/0 is NaN"
             return _normed(x, g, b, 0.)
+
+        def fixed_eps(x, g=1., b=0., eps=1e-5):
+            "ε is always 1e-5 here: use the argument `eps`"
+            return _normed(x, g, b, 1e-5)
 
         def unbiased_without_eps(x, g=1., b=0., eps=1e-5):
             "two things: the variance is divided by d_model − 1 (write `correction=0`), and ε is missing"
@@ -501,7 +506,8 @@ class ShiftRight(Write):
 
     def run(answer, ids, bos_id):
         shifted = answer(ids, bos_id)
-        return shifted, str(getattr(shifted, 'dtype', ''))  # ids are whole numbers
+        floats = isinstance(shifted, torch.Tensor) and shifted.is_floating_point()
+        return shifted, 'the ids are floats' if floats else 'the ids are no floats'
 
     def right(ids, bos_id): return F.pad(ids, (1, 0), value=bos_id)[:, :-1]
 
@@ -552,6 +558,11 @@ class ShiftRight(Write):
             """the words are copied within one tensor, each onto the next, so they repeat: read from `ids`, write into a
             copy"""
             return torch.cat([torch.full_like(ids[:, :1], bos_id), ids[:, :1].expand_as(ids[:, 1:])], 1)
+
+        def floats(ids, bos_id):
+            """these are floats; ids are whole numbers: give the new column the type of `ids`, as `F.pad` and
+            `torch.full_like` do"""
+            return F.pad(ids, (1, 0), value=bos_id)[:, :-1].float()
 
         def fixed_start(ids, bos_id):
             "a 1 stands in front, as in the lesson; `bos_id` is not always 1"

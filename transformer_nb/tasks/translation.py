@@ -297,7 +297,7 @@ class LogProbability(Write):
             return _taken(logits, target, lambda x: x.softmax(-1)).masked_fill(target == pad_id, 0.).sum(1)
 
         def probability(logits, target, pad_id):
-            "that is the probability; wanted is its logarithm, since the probability of a long sentence is nearly 0"
+            "that is the probability; give its logarithm, since the probability of a long sentence is nearly 0"
             return LogProbability.right(logits, target, pad_id).exp()
 
         def padding_counted(logits, target, pad_id):

@@ -119,6 +119,17 @@ def _ways(hops, start=0., order='ij,jk->ik', first=True):
         lengths[new if first else reached] = number
     return lengths
 
+class _WithoutEnd:
+    "One hop for ever. Whoever takes a thousand of these small tables does not look whether a hop adds anything."
+    def __init__(self, hop): self.hop, self.taken = hop, 0
+
+    def __iter__(self): return self
+
+    def __next__(self):
+        self.taken += 1
+        if self.taken > 1000: raise RuntimeError("a thousand hops were taken")
+        return self.hop
+
 class ShortestWays(Write):
     """How far is it?
 
@@ -140,7 +151,7 @@ class ShortestWays(Write):
         yield right | torch.eye(4).bool(), left
         yield (torch.rand(7, 7, generator=g) < .2) | torch.eye(7).bool() | torch.eye(7).roll(2, 0).tril().bool(),
 
-    def run(answer, *hops): return answer(repeat(hops[0]) if len(hops) == 1 else iter(hops))
+    def run(answer, *hops): return answer(_WithoutEnd(hops[0]) if len(hops) == 1 else iter(hops))
 
     class wrong:
         def transposed(hops):
@@ -170,7 +181,12 @@ class ShortestWays(Write):
 
         def without_end(hops):
             "right as long as `hops` has no end; but when it ends, nothing comes back: `return` after the loop as well"
-            return path_lengths(hops) if isinstance(hops, repeat) else None
+            return path_lengths(hops) if isinstance(hops, _WithoutEnd) else None
+
+        def never_stops(hops):
+            """a thousand hops were taken, and more were asked for: `hops` may have no end, so take one after the other
+            (`list(hops)` would never return), and stop when a hop adds nothing"""
+            return path_lengths(list(hops))
 
         def one_hop_only(hops):
             "only the first hop is counted: go on, until a hop adds nothing"
@@ -293,7 +309,8 @@ class Holes(Value):
     wrong = {0: ('reach', "62 positions are within reach, but every stop on the way must exist: follow the signal "
                           "from 0 to 4"),
              15: ('connected', "these are the positions that *are* connected with position 0"),
-             174: ('all-pairs', "that is the number of all pairs without a way; asked is position 0 alone: column 0"),
+             174: ('all-pairs', "that is the number of all pairs without a way, but the task asks about position 0 "
+                                "alone: column 0"),
              12: ('first-layer', "these need a step to the left in the first layer; others, such as 15 = 25 − 10, "
                                  "need it in the second"),
              33: ('everything', "position 0 is connected with itself, and with 1, 2 and 5 as well")}
