@@ -12,6 +12,8 @@ from conftest import ROOT
 from packaging.requirements import Requirement
 from skips import EXPECTED, unexpected
 
+import transformer_nb
+
 FILE = '''
 import pytest
 def test_works(): pass
@@ -87,6 +89,12 @@ def test_the_lock_is_within_the_bounds_of_pyproject():
     asked = [*project['dependencies'], *sum(project['optional-dependencies'].values(), [])]
     for need in map(Requirement, asked):
         if need.name != 'transformer_nb': assert need.specifier.contains(pins()[normal(need.name)]), need
+
+
+def test_the_citation_is_of_this_version():
+    said = (ROOT/'CITATION.cff').read_text(encoding='utf-8')
+    assert f'\nversion: {transformer_nb.__version__}\n' in said
+    assert f'\n## {transformer_nb.__version__}\n' in (ROOT/'CHANGELOG.md').read_text(encoding='utf-8')
 
 
 # Workflows
