@@ -245,7 +245,8 @@ def by_the_book(model, src, beam, most):
     for _ in range(most):
         logits = model(src.expand(len(open_), -1), torch.tensor([[BOS, *ids] for _, ids in open_]))[:, -1]
         logits[:, [PAD, BOS]] = float('-inf')
-        found = sorted(((total + logp, [*ids, token]) for (total, ids), row in zip(open_, logits.log_softmax(-1).tolist())
+        rows = logits.log_softmax(-1).tolist()
+        found = sorted(((total + logp, [*ids, token]) for (total, ids), row in zip(open_, rows)
                         for token, logp in enumerate(row)), reverse=True)[:2*beam]
         ended += [(total, ids[:-1]) for total, ids in found[:beam] if ids[-1] == EOS]
         open_ = [(total, ids) for total, ids in found if ids[-1] != EOS][:beam]
