@@ -409,8 +409,8 @@ class NoGreedyPath(Value):
 
     Plain beam search keeps no row for the greedy path. With a hundred random models and all 81 sources of four tokens,
     2,708 greedy outputs come to an end. Plain search with a beam of 2 does worse than greedy search in nine of these
-    cases; with `keep_greedy=True` it is none. (There is no length penalty; the last hint has the code that counts.) How can
-    a search that keeps two prefixes find something worse than one that keeps a single one?"""
+    cases; with `keep_greedy=True` it is none. (There is no length penalty; the last hint has the code that counts.) How
+    can a search that keeps two prefixes find something worse than one that keeps a single one?"""
     id, level, minutes, kind = '15.7', 3, 10, 'explain'
     options = dict(a='it cannot: the nine differ by rounding only',
                    b='two others are better for a moment and push the greedy prefix out; later both fall behind',
