@@ -35,6 +35,11 @@ def layouts(draw):
     return draw(st.integers(world, 7)), world
 
 
+def test_ids_are_int64_whatever_padding_is():
+    "NumPy 1 takes int32 for a plain number on Windows."
+    assert pad([[1], [2, 3]], pad_id=np.int32(0)).dtype == torch.int64
+
+
 def pairs_of(batch): return [i - 4 for i in batch.src[:, 0].tolist()]
 
 

@@ -14,7 +14,7 @@ import torch
 from conftest import TORCH, two_processes
 
 from transformer_nb import checkpoints
-from transformer_nb.core import InputError
+from transformer_nb.core import DiskError, InputError
 from transformer_nb.optimizer import adam
 from transformer_nb.tokenizer import train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
@@ -309,7 +309,7 @@ class Breaks:
 @pytest.mark.parametrize(
     'error, seen',
     [
-        (OSError('no space left on device'), InputError),
+        (OSError('no space left on device'), DiskError),
         (RuntimeError('bug'), RuntimeError),
         (KeyboardInterrupt(), KeyboardInterrupt),
     ],
@@ -328,7 +328,7 @@ def save_all(folder):
     model, lines = make(1), []
     for name in ('ckpt', 'new'):
         try: checkpoints.save(folder/name, model, training={'step': 2}, optimizer=adam(model))
-        except InputError as e: lines.append(str(e))
+        except DiskError as e: lines.append(str(e))
     return lines
 
 
@@ -395,9 +395,25 @@ def test_every_way_to_be_full(ckpt, tmp_path, monkeypatch, number, place):
     elif place == 'manifest': monkeypatch.setattr(checkpoints, '_sign', full)
     else: monkeypatch.setattr(checkpoints, 'save_file', full)
     before = files(ckpt)
-    with pytest.raises(InputError) as e: checkpoints.save(ckpt, make(1))
+    with pytest.raises(DiskError) as e: checkpoints.save(ckpt, make(1))
     assert str(ckpt) in str(e.value) and os.strerror(number) in str(e.value) and 'make room' in str(e.value)
     assert files(ckpt) == before and [f.name for f in tmp_path.iterdir()] == ['ckpt']
+
+
+def test_a_resumed_run_hashes_each_file_once(tmp_path, monkeypatch):
+    "To choose the newest, process 0 has read all of it."
+    from test_first_minutes import new_trainer
+    new_trainer(tmp_path/'run').fit(quiet=True)
+    again, newest, hashed = new_trainer(tmp_path/'run'), checkpoints.newest(tmp_path/'run'), []
+    sha256, file_digest = hashlib.sha256, hashlib.file_digest
+    monkeypatch.setattr(checkpoints.hashlib, 'sha256', lambda data: hashed.append(len(data)) or sha256(data))
+    monkeypatch.setattr(checkpoints.hashlib, 'file_digest',
+        lambda file, kind: hashed.append(os.fstat(file.fileno()).st_size) or file_digest(file, kind))
+    again.resume()
+    assert sorted(hashed) == sorted(file.stat().st_size for file in newest.iterdir() if file.name != 'manifest.json')
+    found = checkpoints.load(newest)
+    (newest/'optimizer.safetensors').write_bytes(bytes((newest/'optimizer.safetensors').stat().st_size))
+    with pytest.raises(InputError, match='altered'): again.resume(found)  # read at another time, and so looked at again
 
 
 def test_unwritable_training_leaves_nothing(tmp_path):
@@ -412,7 +428,7 @@ def test_a_failed_rename_brings_the_old_one_back(ckpt, tmp_path, monkeypatch):
         if str(a).endswith('.tmp'): raise OSError('rename failed')
         rename(a, b)
     monkeypatch.setattr(checkpoints.os, 'replace', fails_for_the_new)
-    with pytest.raises(InputError, match='rename failed'): checkpoints.save(ckpt, make(1))
+    with pytest.raises(DiskError, match='rename failed'): checkpoints.save(ckpt, make(1))
     assert files(ckpt) == before and [f.name for f in tmp_path.iterdir()] == ['ckpt']
 
 
@@ -463,7 +479,7 @@ def test_what_is_no_checkpoint_is_never_replaced(tmp_path):
     (tmp_path/'file').write_text('x')
     for path in (tmp_path, tmp_path/'file', tmp_path/'thesis.txt'):
         with pytest.raises(InputError, match='no checkpoint'): checkpoints.save(path, make())
-    with pytest.raises(InputError, match='cannot be written'): checkpoints.save(tmp_path/'file'/'below', make())
+    with pytest.raises(DiskError, match='cannot be written'): checkpoints.save(tmp_path/'file'/'below', make())
     (tmp_path/'empty').mkdir()
     checkpoints.save(tmp_path/'empty', make())
     assert sorted(f.name for f in tmp_path.iterdir()) == ['empty', 'file', 'thesis.txt']

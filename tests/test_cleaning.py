@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, tnb
 
-from transformer_nb.core import InputError
+from transformer_nb.core import DiskError, InputError
 from transformer_nb.corpora import load_folder, read_lines
 from transformer_nb.engine import cleaning
 from transformer_nb.engine.cleaning import Rules, clean, key, normal
@@ -229,6 +229,18 @@ def test_short_sentences_of_a_test_set_stay_unless_both_sides_match(tmp_path):
     assert report.removed == {'overlap with test': 1} and report.lines == {'overlap with test': [1]}
 
 
+def test_a_folder_stands_for_its_test_sets(tmp_path):
+    "Not for its training text; and a folder without any is refused in one line."
+    write(tmp_path/'raw', 'train', [(f'the dog number {i} runs home .', f'der Hund {i} läuft heim .') for i in 'abc'])
+    write(tmp_path/'tests', 'test', [('The dog number b runs home .', 'Hund b')])
+    write(tmp_path/'tests', 'val', [('The dog number c runs home .', 'Hund c')])
+    report = clean(tmp_path/'raw', tests=(tmp_path/'tests',), language=False)
+    names = {f'overlap with {tmp_path}/tests/{name}' for name in ('test', 'val')}
+    assert report.kept == 1 and set(report.removed) == names
+    with pytest.raises(InputError, match=r'raw: no val.en or test\*.en in it; name'):
+        clean(tmp_path/'raw', tests=(tmp_path/'raw',))
+
+
 def test_nothing_half_written_stays(tmp_path, monkeypatch):
     write(tmp_path/'raw', 'train', [('a dog', 'ein Hund')]*3)
     (tmp_path/'raw'/'train.de').write_bytes(b'ein Hund\nein Hund\n\xff\n')
@@ -237,7 +249,7 @@ def test_nothing_half_written_stays(tmp_path, monkeypatch):
     def full(*args, **options): raise OSError(28, 'No space left on device')
     with monkeypatch.context() as patch:
         patch.setattr(Path, 'rename', full)
-        with pytest.raises(InputError, match='No space left on device.*make room'):
+        with pytest.raises(DiskError, match='No space left on device.*make room'):
             clean(tmp_path/'raw', tmp_path/'clean')
     assert sorted(path.name for path in tmp_path.iterdir()) == ['raw']
     clean(tmp_path/'raw', tmp_path/'clean', language=False)

@@ -163,7 +163,7 @@ def test_nothing_of_others_is_replaced(mine, tmp_path):
 def test_a_full_disk_leaves_nothing(mine, tmp_path, monkeypatch):
     def full(*_): raise OSError(28, 'No space left on device')
     monkeypatch.setattr('transformer_nb.interop.save_file', full)
-    with pytest.raises(InputError, match='out: cannot be written .*No space left'): to_marian(mine, tmp_path/'out')
+    with pytest.raises(DiskError, match='out: cannot be written .*No space left'): to_marian(mine, tmp_path/'out')
     assert not [*tmp_path.iterdir()]
 
 

@@ -15,7 +15,7 @@ import torch
 from conftest import begin, tnb
 
 from transformer_nb import checkpoints
-from transformer_nb.core import InputError, seed_everything
+from transformer_nb.core import ProcessLost, seed_everything
 from transformer_nb.engine.runs import NotFinite, Stopped
 from transformer_nb.training import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
@@ -144,7 +144,7 @@ def test_full_disk(data, whole, stopped, tmp_path):
     process = start(data, stopped, log, '--resume', first=fill_disk)
     process.join()
     err = log.read_text()
-    assert process.exitcode == 2 and 'cannot be written' in err and 'make room' in err, err
+    assert process.exitcode == 1 and 'cannot be written' in err and 'make room' in err, err
     assert bits_of(checkpoints.newest(stopped)) == before and not list(stopped.glob('.*'))
     assert run(data, stopped, '--resume')[0] == 0
     assert_same(stopped, whole)
@@ -313,7 +313,7 @@ def test_sigterm_does_not_cut_off_the_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, 'write_files', write_files)
     before = signal.signal(signal.SIGTERM, lambda *_: unnoted.append('the process would have died'))
     try:
-        with pytest.raises(InputError, match='another process is gone'): lost.fit(quiet=True)
+        with pytest.raises(ProcessLost, match='another process is gone'): lost.fit(quiet=True)
     finally: signal.signal(signal.SIGTERM, before)
     assert not unnoted and checkpoints.newest(tmp_path).name == 'step-0000003'
 

@@ -18,7 +18,7 @@ from conftest import ROOT, tnb, two_processes
 
 from transformer_nb import checkpoints
 from transformer_nb.batching import Batches, IdPairs, encode_pairs
-from transformer_nb.core import InputError
+from transformer_nb.core import DiskError, InputError, ProcessLost
 from transformer_nb.corpora import load_folder
 from transformer_nb.engine import shards as sh
 from transformer_nb.engine.shards import Shards, load_data, prepare
@@ -119,7 +119,7 @@ def mapped(file):
 @pytest.mark.parametrize('n_ids, dtype', [(2**16, np.uint16), (2**16 + 1, np.uint32)])
 def test_large_vocabularies_take_four_bytes(tmp_path, n_ids, dtype):
     class Long:
-        vocab_size = n_ids
+        vocab_size, pad_id = n_ids, 0
         source = target = property(lambda self: self)
         def encode(self, texts): return [[n_ids - 1]*len(text) for text in texts]
     entry = sh.write_shard(tmp_path/'s', Long(), [('aa', 'b'), ('c', 'dddd')], 100)
@@ -186,6 +186,10 @@ def test_kill_9_at_any_file_and_on_again(text, whole, tmp_path, last, when):
     assert len(again) <= 1  # the one that had its name, and no line in the journal
 
 
+def test_a_worker_that_was_ended_is_a_lost_process():
+    with pytest.raises(ProcessLost, match='with fewer workers'): list(sh.in_order(os._exit, [(1,)]*3, 2))
+
+
 def test_kill_9_of_the_first_process_ends_its_workers(text, tmp_path):
     slow = ('import sys, time; from transformer_nb.engine import shards as sh; '
         'print(list(sh.in_order(time.sleep, ((.5,) for _ in range(1000)), 2)))')
@@ -234,7 +238,7 @@ def test_a_full_disk_is_named_and_nothing_lost(text, whole, tmp_path, monkeypatc
         if len(written) == 9: raise OSError(28, 'No space left on device')
         fsync(descriptor)
     monkeypatch.setattr(sh.os, 'fsync', full)
-    with pytest.raises(InputError) as e: prepare(text, tmp_path/'shards', **SETTINGS)
+    with pytest.raises(DiskError) as e: prepare(text, tmp_path/'shards', **SETTINGS)
     one_line(e, 'No space left on device', 'make room', 'goes on')
     assert not list((tmp_path/'shards').glob('.*.tmp')) and list((tmp_path/'shards').glob('shard-*'))
     prepare(text, tmp_path/'shards', **SETTINGS)
@@ -249,7 +253,7 @@ def test_a_disk_that_is_really_full(text, tmp_path):
         pytest.skip('no right to mount')
     try:
         status, _, err = tnb('tnb-data', 'prepare', text, '--out', disk/'shards', '--vocab-size', 60, '--workers', 2)
-        assert status == 2 and 'No space left on device' in err and len(err.splitlines()) == 1, err
+        assert status == 1 and 'No space left on device' in err and len(err.splitlines()) == 1, err
     finally: subprocess.run(['umount', disk], check=True)
 
 

@@ -352,6 +352,7 @@ def test_positions_move_and_change_type_as_before():
     assert torch.equal(layer.double().table, sinusoids(24, 16).double()) and torch.equal(
         layer.half().table, sinusoids(24, 16).half()
     )
+    assert torch.equal(layer.float().table, sinusoids(24, 16))  # what was rounded comes back exact
     assert layer.to('meta').table.is_meta
     own = PositionalEncoding(16, 24)
     own.table = own.table.flip(1)                           # somebody else's order of the columns is kept
@@ -359,6 +360,18 @@ def test_positions_move_and_change_type_as_before():
     learned = PositionalEncoding(16, 24, learned=True)
     before = learned.table.detach().clone()
     assert torch.equal(learned.double().table, before.double())
+
+
+def test_a_call_of_the_model_waits_for_a_gpu_once(monkeypatch):
+    "Each number of a tensor that Python asks for is a wait; padding is looked for on both sides at once."
+    model, waits = make(), []
+    for name in ('item', 'tolist', '__bool__', '__int__'):
+        plain = getattr(torch.Tensor, name)
+        monkeypatch.setattr(torch.Tensor, name, lambda t, plain=plain, name=name: waits.append(name) or plain(t))
+    model(SRC, TGT)
+    assert len(waits) == 1
+    refused(lambda: model(SRC.flip(1), TGT), 'padding stands before a token')
+    refused(lambda: model(SRC, TGT.flip(1)), 'padding stands before a token')
 
 
 # --- Device, seeds, profile, dtype

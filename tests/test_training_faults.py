@@ -17,15 +17,15 @@ import torch
 from conftest import BIN, TORCH, tnb, two_processes
 from test_first_minutes import TEXT, new_trainer
 
-from transformer_nb import checkpoints
-from transformer_nb.batching import Batches
-from transformer_nb.core import InputError
+from transformer_nb import checkpoints, cli, core, training
+from transformer_nb.batching import Batches, IdPairs, encode_pairs
+from transformer_nb.core import DiskError, InputError, MemoryFull
 from transformer_nb.corpora import Split
-from transformer_nb.engine import distributed
+from transformer_nb.engine import distributed, shards
 from transformer_nb.engine.costs import matmul_rate
 from transformer_nb.engine.distributed import World, parallel
 from transformer_nb.engine.runs import NotFinite, computing
-from transformer_nb.regularization import _chunk_by_chunk
+from transformer_nb.regularization import _chunk_by_chunk, projected_loss
 from transformer_nb.tokenizer import Special, train_tokenizer
 from transformer_nb.training import Objective, Trainer, TrainingConfig, batch_loss
 from transformer_nb.transformer import Transformer, preset
@@ -184,6 +184,41 @@ def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
     assert scores['sharded'] == pytest.approx(scores['alone'], abs=.01)
 
 
+WATCHED = '''
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from test_first_minutes import TEXT, new_trainer
+from transformer_nb.batching import Batches
+from transformer_nb.training import Objective, Trainer
+
+trainer = new_trainer(sys.argv[2], accumulate=2, steps=40, every=2, patience=3, warmup=1, lr_factor=50.)
+words = trainer.tokenizer.encode(TEXT)
+trainer.val = Batches(list(zip(words, words[::-1]))*5, 16, special=trainer.model.cfg)
+rank, seen, validate, forward = trainer.world.rank, [], Trainer._val_loss, Objective.forward
+def watched(self, batch):
+    if not self.model.training: seen.append(len(batch.src))
+    return forward(self, batch)
+Objective.forward = watched
+shared = trainer.validate()
+Trainer._val_loss = lambda self: validate(self) - rank*self.step/10  # in process 1 it falls, in process 0 it does not
+trainer.fit(quiet=True)
+whole = [len(batch.src) for batch in trainer.val.once()]
+print(json.dumps([rank, shared['val_loss'], seen[:len(seen)//(1 + len(trainer.log))], whole, trainer.step]), flush=True)
+trainer.world.close()
+'''
+
+
+def test_processes_share_the_validation_and_stop_early_together(tmp_path):
+    "Process 0 decides: with losses of its own, another one would go on, and wait for ever."
+    script = tmp_path/'watched.py'
+    script.write_text(WATCHED)
+    status, log = two_processes(script, os.path.dirname(__file__), tmp_path/'run')
+    assert status == [0, 0], log
+    a, b = sorted(json.loads(line) for line in log.splitlines() if line.startswith('['))
+    assert a[1] == b[1] and a[4] == b[4] < 40
+    assert sorted(a[2] + b[2]) == sorted(a[3]) and a[2] and b[2]
+
+
 FAULT = '''
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -245,6 +280,65 @@ def test_texts_that_cannot_be_trained_on_are_refused_with_their_place(tmp_path):
     with pytest.raises(InputError, match='give the tokenizer'): Trainer(model, train=[fine], **settings)
 
 
+REFUSED = [  # a sentence of ids, and what is said of it
+    ([5, 0, 6], 'train source:3: id 0 is padding'), ([5, 40], 'train source:3: id 40 is not in the vocabulary of 40'),
+    ([5, -1], 'train source:3: id -1 is not'), ([5]*16, 'train source:3: 16 tokens do not fit'),
+    ([5, 2.5], 'train source:3: .* whole numbers')]
+
+
+@pytest.mark.parametrize('ids, why', REFUSED)
+def test_what_forward_refuses_training_refuses_at_the_start(ids, why, tmp_path):
+    "Before the first step, with the number of the pair; in lists, in one row of ids, and on the side of the targets."
+    model = Transformer(preset('tiny', vocab_size=40, N=1, d_model=16, h=2, max_len=16))
+    settings = {'cfg': TrainingConfig(steps=1, device='cpu'), 'out': tmp_path/'run'}
+    fine = ([5, 6], [7]), ([], [8])
+    for name, pairs, swap in (('train', [*fine, (ids, [9])], False), ('train', [*fine, ([9], ids)], True),
+                              ('val', [*fine, (ids, [9])], False)):
+        splits = {'train': list(fine)} | {name: pairs}
+        message = why.replace('train', name).replace('source', 'target' if swap else 'source')
+        with pytest.raises(InputError, match=message) as e: Trainer(model, **splits, **settings)
+        assert len(str(e.value).splitlines()) == 1
+    if ids[-1] == 2.5: return
+    row = IdPairs(np.array([5, 6, 7, *ids, 9]), np.array([0, 2, 3, 3 + len(ids), 4 + len(ids)]))
+    with pytest.raises(InputError, match=why.replace(':3', ':2')): Trainer(model, train=row, **settings)
+    assert not (tmp_path/'run').exists()
+
+
+def test_a_source_vocabulary_of_its_own_has_its_own_bound(tmp_path):
+    model = Transformer(preset('tiny', vocab_size=40, src_vocab_size=60, tie='output', N=1, d_model=16, h=2))
+    settings = {'cfg': TrainingConfig(steps=1, device='cpu'), 'out': tmp_path}
+    Trainer(model, train=[([59], [39])], **settings)
+    with pytest.raises(InputError, match='target:1: id 40'): Trainer(model, train=[([59], [40])], **settings)
+    with pytest.raises(InputError, match='source:1: id 60'): Trainer(model, train=[([60], [39])], **settings)
+
+
+def test_a_tokenizer_that_gives_what_it_has_not_is_refused_with_the_line(tmp_path):
+    class Wrong(type(train_tokenizer(TEXT))):
+        def encode(self, texts): return [[0 if word == 'dog' else 8 for word in text.split()] for text in texts]
+    tokenizer = Wrong(train_tokenizer(TEXT).model)
+    split = Split([('a cat', 'b')]*10_001 + [('a dog', 'b')], 'x.en', 'x.de', [*range(10_001), 20_000])
+    with pytest.raises(InputError, match='x.en:20000: id 0 is padding'): encode_pairs(tokenizer, split, 100)
+
+
+def test_padding_in_a_sentence_makes_no_batch():
+    "Its step would count one token more than the batch has targets."
+    for pair in (([5, 6], [7, 0, 8]), ([5, 0], [7])):
+        batches = Batches([([5], [6]), pair], 64)
+        with pytest.raises(InputError, match='pair 1 .* padding'): batches.make([0, 1])
+
+
+def test_shards_longer_than_the_model_or_of_another_vocabulary_are_refused(tmp_path):
+    for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('\n'.join(TEXT)*4)
+    shards.prepare(tmp_path, tmp_path/'shards', vocab_size=40, sample=16)
+    pairs = shards.Shards(tmp_path/'shards')
+    too_short, too_few = {'max_len': 4}, {'vocab_size': 39}
+    for change, why in ((too_short, 'train source:1: .* tokens do not fit'), (too_few, 'tokenizer has')):
+        sizes = {'vocab_size': pairs.tokenizer.vocab_size} | change
+        model = Transformer(preset('tiny', N=1, d_model=16, h=2, **sizes))
+        with pytest.raises(InputError, match=why):
+            Trainer(model, train=pairs, cfg=TrainingConfig(steps=1, device='cpu'), out=tmp_path)
+
+
 def test_messages_of_the_library_name_no_option_of_a_command(tmp_path):
     trainer = new_trainer(tmp_path/'run', steps=50)
     trainer.model.encoder[0].feed_forward.W_1.weight.data[0, 0] = float('nan')
@@ -253,6 +347,95 @@ def test_messages_of_the_library_name_no_option_of_a_command(tmp_path):
     with pytest.raises(NotFinite, match=r'go on with resume\(\)') as e: trainer.train_step(step)
     with pytest.raises(InputError, match='already holds a run') as f: new_trainer(tmp_path/'run').fit(quiet=True)
     assert '--' not in f'{e.value}{f.value}'
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    "And they are written as JSON, as are a device and a flag of another kind."
+    given = dict(steps=np.int64(2), minutes=np.float32(3), seed=np.uint8(1), device=torch.device('cpu'),
+        tensorboard=np.bool_(False), batch_tokens=np.int32(64))
+    cfg = TrainingConfig(**given)
+    assert cfg == TrainingConfig(steps=2, minutes=3., seed=1, device='cpu', batch_tokens=64)
+    new_trainer(tmp_path/'run', **given).fit(quiet=True)
+    for wrong in ({'steps': 2.5}, {'steps': '5'}, {'minutes': '3'}, {'minutes': float('nan')}, {'clip': np.float32(0)}):
+        with pytest.raises(InputError, match=f'{next(iter(wrong))} .* must be'): TrainingConfig(**{'steps': 1} | wrong)
+
+
+@pytest.mark.parametrize('training', [
+    None, {'step': 3}, {name: 0 for name in Trainer.kept} | {'settings': {'seed': 0}}])
+def test_what_no_run_has_written_cannot_be_resumed(tmp_path, training):
+    "In one line, by the library and by the command."
+    trainer = new_trainer(tmp_path/'run')
+    checkpoints.save(tmp_path/'run'/'step-0000003', trainer.model, trainer.tokenizer, training, trainer.optimizer)
+    with pytest.raises(InputError, match='training.json: .* is missing, so there is no run to go on with'):
+        trainer.resume()
+    status, _, err = tnb('tnb-train', '--out', tmp_path/'run', '--resume', '--device', 'cpu')
+    assert status == 2 and 'is missing, so there is no run to go on with' in err and len(err.splitlines()) == 1, err
+
+
+def test_a_resumed_command_keeps_its_switches(tmp_path, monkeypatch):
+    "An option that is not given again is the run's own; sharding needs several processes of today."
+    corpus(tmp_path)
+    command = ['tnb-train', '--data', tmp_path, '--out', tmp_path/'run', '--batch-tokens', 128, '--device', 'cpu']
+    status, _, err = tnb(*command, '--steps', 2, '--tensorboard')
+    assert status == 0, err
+    seen = []
+    monkeypatch.setattr(cli, '_run', lambda trainer: seen.append(trainer.cfg))
+    monkeypatch.setattr(training, 'compile_layers', lambda model: None)
+    plain = checkpoints.load
+    def load(*args, **options):
+        found = plain(*args, **options)
+        found.training['settings'] |= {'shard': True, 'compile': True}
+        return found
+    monkeypatch.setattr(checkpoints, 'load', load)
+    status, _, err = tnb(*command, '--resume')
+    assert status == 0, err
+    assert (seen[0].tensorboard, seen[0].compile, seen[0].shard) == (True, True, False)
+
+
+def test_a_program_that_trains_keeps_its_memory_only_meanwhile(tmp_path):
+    "What malloc is told holds for the whole program: it is told in `fit`, and undone."
+    told = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core, '_glibc', lambda name: lambda *numbers: told.append((name, *numbers)))
+        trainer = new_trainer(tmp_path/'run')
+        assert not told
+        trainer.fit(quiet=True)
+    limits = [numbers for name, *numbers in told if name == 'mallopt']
+    assert limits[:2] == [[-3, 2**30], [-1, 2**30]] and limits[-2:] == [[-3, 2**25], [-1, 2**26]]
+    assert told[-1] == ('malloc_trim', 0)
+
+
+# Kinds of errors
+
+def test_a_batch_that_does_not_fit_is_no_fault_of_the_input(tmp_path, monkeypatch):
+    trainer = new_trainer(tmp_path/'run', batch_tokens=1)
+    def full(self, step): raise torch.OutOfMemoryError
+    monkeypatch.setattr(Trainer, '_gradients', full)
+    with pytest.raises(MemoryFull, match='out of memory on a batch of 1 pairs; choose smaller batch_tokens'):
+        trainer.fit(quiet=True)
+
+
+def test_metrics_on_a_full_disk_are_one_line(tmp_path):
+    trainer = new_trainer(tmp_path/'run')
+    def full(step):
+        trainer.metrics.file.close()
+        trainer.metrics.file = open('/dev/full', 'w', buffering=1)
+        return Trainer.train_step(trainer, step)
+    trainer.train_step = full
+    with pytest.raises(DiskError, match='metrics.jsonl: cannot be written .*No space left'): trainer.fit(quiet=True)
+    (tmp_path/'file').write_text('x')
+    with pytest.raises(DiskError, match='cannot be written'): new_trainer(tmp_path/'file'/'run').fit(quiet=True)
+
+
+@pytest.mark.parametrize('message, lost', [
+    ('[third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:43', True),
+    ('[gloo/transport/tcp/pair.cc:5] Read error [127.0.0.1]:1: Connection reset by peer', True),
+    ('[gloo/transport/tcp/unbound_buffer.cc:7] Timed out waiting 1800000ms for recv operation to complete', True),
+    ('[enforce fail at third_party/gloo/gloo/allreduce.cc:21] opts.elements == in.size. 4 vs 8', False),
+    ('ProcessGroupGloo does not support this dtype: gloo has no float8', False), ('Broken pipe', False)])
+def test_only_a_connection_that_has_ended_is_a_lost_process(message, lost):
+    "gloo complains of other things too, and those are faults of a program: their traceback must be seen."
+    assert distributed.lost_process(RuntimeError(message)) == lost
 
 
 # GPUs, imitated
@@ -324,6 +507,23 @@ def test_the_loss_makes_no_tensor_elsewhere():
         for shape, kind in (((10, 8), torch.float32), ((20, 8), torch.float32), ((10,), torch.int64)))
     for dtype in (torch.float32, torch.bfloat16):
         assert {t.device.type for t in _chunk_by_chunk(x, W, y, .1, 4, dtype)} == {'meta'}
+
+
+def test_gradients_in_bfloat16_are_as_exact_as_those_of_torchs_cross_entropy():
+    "Where the model is nearly as sure as the target asks: there p - (1-ε) is the difference of nearly equal numbers."
+    g = torch.Generator().manual_seed(0)
+    W, y = torch.randn(2000, 128, generator=g)*128**-.5, torch.randint(2000, (512,), generator=g)
+    x = torch.randn(512, 128, generator=g) + 12*W[y]
+    def gradients(loss, dtype=torch.float32):
+        leaves = [table.to(dtype, copy=True).requires_grad_() for table in (x, W)]
+        with torch.autocast('cpu', torch.bfloat16, enabled=dtype == torch.float32): value = loss(*leaves)
+        value.backward()
+        return [value.detach(), *(leaf.grad for leaf in leaves)]
+    def torchs(x, W): return torch.nn.functional.cross_entropy(x @ W.T, y, label_smoothing=.1)
+    exact = gradients(torchs, torch.float64)
+    def errors(loss): return [float((a - b).norm()/b.norm()) for a, b in zip(gradients(loss), exact)]
+    for ours, theirs in zip(errors(lambda x, W: projected_loss(x, W, y)[0])[1:], errors(torchs)[1:]):
+        assert ours < 1.05*theirs
 
 
 @pytest.mark.parametrize('dtype, gathered', [(torch.bfloat16, torch.bfloat16), (torch.float32, None)])

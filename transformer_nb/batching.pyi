@@ -10,7 +10,10 @@ __all__ = [
     "make_batch",
     "IdPairs",
     "id_pairs",
+    "check_ids",
+    "check_lengths",
     "encode_pairs",
+    "fitting",
     "by_length",
     "Batches",
     "Step",
@@ -41,8 +44,8 @@ class Batch:
         """The batch on another device. What was counted goes with it, so that no GPU is asked for it."""
 
 def make_batch(pairs: list, special=...) -> Batch:
-    """Pad sentence pairs; the target comes shifted right and unshifted (§3.1). Raises `InputError` for no
-    pairs."""
+    """Pad sentence pairs; the target comes shifted right and unshifted (§3.1). `InputError` for none, or
+    padding in one."""
 
 class IdPairs:
     """Sentence pairs as ids, in one long row: source, target, source, target …"""
@@ -56,12 +59,24 @@ class IdPairs:
     @property
     def lengths(self): ...
 
-def id_pairs(rows: list, n_ids: int = ...) -> IdPairs:
-    """Rows of ids, joined; two bytes an id where the vocabulary allows it, else four."""
+def id_pairs(rows: list, n_ids: int = ..., place=...) -> IdPairs:
+    """Rows of ids, joined; two bytes an id where the vocabulary allows it, else four. `InputError` for
+    what is no id."""
+
+def check_ids(pairs: IdPairs, sizes: tuple, pad_id: int = -1, place=...) -> None:
+    """Raises `InputError`, naming the place, for an id outside the vocabulary, and for padding in a
+    sentence."""
+
+def check_lengths(lengths, max_len: int, place=...) -> None:
+    """Raises `InputError`, naming the place, for a sentence that is longer than the model."""
 
 def encode_pairs(tokenizer, split, max_len: int) -> IdPairs:
     """Sentence pairs as ids; raises `InputError` naming the line of a sentence that is longer than the
     model."""
+
+def fitting(pairs, cfg, name: str):
+    """Raises `InputError`, naming pair and side (from 1), for ids that the model's forward pass would
+    refuse."""
 
 def by_length(lengths, order, batch_tokens: int) -> list:
     """Cut `order` into batches whose padded size stays within the budget."""

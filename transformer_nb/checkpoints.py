@@ -27,7 +27,7 @@ from fastcore.basics import patch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from, save_file
 
-from .core import InputError, default_device
+from .core import FAILURES, DiskError, InputError, default_device
 from .tokenizer import Tokenizer, check_tokenizer, read_tokenizer
 from .transformer import PerHead, Transformer, TransformerConfig
 
@@ -60,7 +60,7 @@ def save(
     optimizer=None,      # torch optimizer, to resume from here
     write:bool=True      # False: only help to gather sharded weights (processes of rank > 0)
 ):
-    "Write a checkpoint, whole or not at all; `InputError` where that fails, or the vocabulary is not the model's."
+    "Write a checkpoint, whole or not at all: else `DiskError`. `InputError` if the vocabulary is not the model's."
     files = snapshot(model, tokenizer, training, optimizer, write)
     if write: write_files(path, files)
 
@@ -106,7 +106,7 @@ def write_files(
     path:str|Path, # Directory to write; a checkpoint that is there is replaced
     files:dict     # What `snapshot` gave
 ):
-    "Write a snapshot as a checkpoint, whole or not at all; raises `InputError` where that fails."
+    "Write a snapshot as a checkpoint, whole or not at all; raises `DiskError` where that fails."
     with new_folder(path) as folder:
         for name, value in files.items():
             if isinstance(value, bytes): (folder/name).write_bytes(value)
@@ -175,7 +175,7 @@ def new_folder(
     files=FILES,            # What lies there may hold these files, and is replaced; (): nothing may lie there
     what:str='checkpoint'   # What it is
 ):                          # Gives an empty folder to fill
-    "A folder that appears when the block has ended well, whole or not at all; `InputError` where that fails."
+    "A folder that appears when the block has ended well, whole or not at all; `DiskError` where that fails."
     place = Path(path).resolve()
     tmp = _beside(place, 'tmp')
     try:
@@ -184,8 +184,9 @@ def new_folder(
         tmp.mkdir(parents=True)
         yield tmp
         _swap(tmp, place)
+    except FAILURES: raise  # of the block, each in its own line
     except (OSError, SafetensorError) as e:
-        raise InputError(
+        raise DiskError(
             f"{path}: cannot be written ({shorten(str(e), 120)}); make room, or choose another directory"
         ) from None
     finally: shutil.rmtree(tmp, ignore_errors=True)
@@ -201,13 +202,14 @@ def _refusing(file, why='', *errors):
     except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
     except errors as e: raise InputError(f"{file}: {why} ({shorten(str(e), 160)}); {AGAIN}") from None
 
-def _checked(file, size, sha256, keep=True):
+def _checked(file, size, sha256, keep=True, verified=False):
     with _refusing(file), open(file, 'rb') as f:
         found = os.fstat(f.fileno()).st_size
         data = f.read() if keep else None
-        digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
+        if verified: digest = None
+        else: digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
     if found < size: raise InputError(f"{file}: broken, cut off ({found:,} of {size:,} bytes); {AGAIN}")
-    if digest.hexdigest() != sha256:
+    if digest and digest.hexdigest() != sha256:
         raise InputError(f"{file}: broken, altered (it is not as manifest.json says); {AGAIN}")
     return data
 
@@ -217,10 +219,11 @@ def verify(
     "Raises `InputError`, naming the file, if a checkpoint is of another format, or a file missing, cut off or altered."
     _read(Path(path))
 
-def _read(path, keep=()):
+def _read(path, keep=(), verified=False):
     "Check every file against the manifest, each read once; the bytes of those in `keep`, and what the manifest says."
     files = _manifest(path)
-    return {name: _checked(path/name, *promised, name in keep) for name, promised in files.items()}, files
+    wanted = {name: promised for name, promised in files.items() if name in keep or not verified}
+    return {name: _checked(path/name, *promised, name in keep, verified) for name, promised in wanted.items()}, files
 
 def _json(file, data=None):
     "A table from a file, or from its bytes where they have been read."
@@ -273,11 +276,11 @@ def find(
     return _open(path)[0]
 
 # %% ../nbs/13_checkpoints.ipynb #10677fe9
-def _open(path, keep=()):
+def _open(path, keep=(), verified=False):
     "The checkpoint meant by `path`, and what `_read` gives."
     path = _itself(Path(path))
     claims = any((path/name).is_file() for name in ('manifest.json', 'config.json'))
-    return (path, *_read(path, keep)) if claims else _pick(path, [*steps(path), path/'averaged'], keep)
+    return (path, *_read(path, keep, verified)) if claims else _pick(path, [*steps(path), path/'averaged'], keep)
 
 def _itself(path):
     "`path`; the old checkpoint set aside for it, where a crash came between the two renames; or what ships as 'demo'."
@@ -326,10 +329,11 @@ def remove(
 # %% ../nbs/13_checkpoints.ipynb #9e364aa4
 def load(
     path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
-    device:str='cpu'      # torch device
+    device:str='cpu',     # torch device
+    verified:bool=False   # Has this process just verified this directory? Then no file is hashed again
 ) -> Checkpoint:
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
-    path, data, files = _open(path, FILES[:4])  # the optimizer's state is checked, but not kept
+    path, data, files = _open(path, FILES[:4], verified)  # the optimizer's state is checked, but not kept
     model, file = _model(path, data).to(device), path/'tokenizer.model'
     with _refusing(file, 'no SentencePiece model', RuntimeError, ValueError, KeyError):
         tokenizer = read_tokenizer(data[file.name]) if file.name in data else None
@@ -387,8 +391,9 @@ def _pieces(tokenizer): return tokenizer.pieces(list(range(tokenizer.vocab_size)
 
 # %% ../nbs/13_checkpoints.ipynb #285b8609
 def load_optimizer(
-    path:str|Path,  # Checkpoint directory
-    optimizer       # torch optimizer of the same model, filled in place
+    path:str|Path,       # Checkpoint directory
+    optimizer,           # torch optimizer of the same model, filled in place
+    verified:bool=False  # As for `load`
 ):
     "Read the optimizer's state back, to resume; raises `InputError` if it is missing, broken or of another model."
     file = Path(path)/'optimizer.safetensors'
@@ -397,7 +402,8 @@ def load_optimizer(
         raise InputError(
             f"{file}: missing, as this checkpoint is not one to resume from; use a step-* directory of the run"
         )
-    with _refusing(file, 'no safetensors file', SafetensorError): tensors = tensors_from(_checked(file, *promised))
+    with _refusing(file, 'no safetensors file', SafetensorError):
+        tensors = tensors_from(_checked(file, *promised, verified=verified))
     state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
     for key, value in tensors.items():
         i, part = key.split('.')

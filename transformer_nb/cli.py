@@ -39,7 +39,7 @@ from .interop import read_model, to_ctranslate2, to_marian, to_onnx
 from .optimizer import lrate
 from .parsing import Parser, f1, load_trees, plain, words_of
 from .tokenizer import train_tokenizer
-from .training import Trainer, TrainingConfig, suited
+from .training import Trainer, TrainingConfig, run_of, suited
 from .transformer import PRESETS, Transformer, preset as model_preset
 from .translation import Translator, plot_attention
 
@@ -100,7 +100,9 @@ def _defaults(found, world, data, preset, minutes):
     "What is taken for options that were not given: a resumed run's own, else what suits."
     if found:
         cfg = found.model.cfg
-        return found.training['settings'] | {'norm': cfg.norm, 'dropout': cfg.dropout}
+        settings = run_of(found)['settings']
+        shard = settings['shard'] and world.size > 1  # the processes of today decide
+        return settings | {'norm': cfg.norm, 'dropout': cfg.dropout, 'shard': shard}
     dropout = 0. if data == 'builtin' else model_preset(preset).dropout
     dtype = 'auto' if minutes else 'float32'
     return suited(preset, minutes) | {'steps': 2000, 'dropout': dropout, 'dtype': dtype, 'accumulate': world.size}
@@ -127,7 +129,7 @@ def _found(out, resume, world):
     if not resume: return None
     path = world.from_first(lambda: _newest(out, resume))
     if not path: return None
-    if path.is_dir(): return checkpoints.load(path)
+    if path.is_dir(): return checkpoints.load(path, verified=world.rank == 0)  # which has read it all to choose it
     raise InputError(f"{path}: process {world.rank} does not find what process 0 has found; "
         "choose an --out in a folder that all hosts share, under the same name")
 
@@ -179,7 +181,7 @@ def train(
     resume:Annotated[str, RESUME]=None  # Go on from the run's newest checkpoint, with its settings; auto: or begin
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
-    typed = {name: value for name, value in locals().items() if value is not None}
+    typed = {name: value for name, value in locals().items() if value is not None and value is not False}
     asked = recipes.filled(typed, recipes.load_recipe(recipe) if recipe else None)
     if not resume: _check_unused(out)
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")

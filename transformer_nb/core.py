@@ -6,8 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/engine/core.html.md"""
 
 # %% auto #0
 __all__ = ['FAILURES', 'DTYPES', 'COLORS', 'InputError', 'DiskError', 'MemoryFull', 'ProcessLost', 'HubError', 'default_device',
-           'matmul_seconds', 'check_dtype', 'fast_dtype', 'keep_memory', 'give_back_memory', 'Profile', 'profile',
-           'seed_everything', 'seeded', 'plot_style']
+           'matmul_seconds', 'check_dtype', 'fast_dtype', 'keep_memory', 'give_back_memory', 'keeping_memory',
+           'Profile', 'profile', 'seed_everything', 'seeded', 'plot_style']
 
 # %% ../nbs/engine/00_core.ipynb #d91040fe
 import ctypes
@@ -107,19 +107,31 @@ def _glibc(name):
     "A function of Linux's usual C library; None elsewhere."
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == 'linux' else None
 
-def keep_memory():
-    "Tell glibc to keep freed memory for the next tensors, for the whole process; does nothing where there is no glibc."
+def _set_thresholds(mmap, trim):
+    "From how many bytes on a block is the system's own, and how many free ones are kept; nothing without a glibc."
     mallopt = _glibc('mallopt')
     if not mallopt: return
-    trim_threshold, mmap_threshold, gigabyte = -1, -3, 2**30
-    mallopt(mmap_threshold, gigabyte)
-    mallopt(trim_threshold, gigabyte)
+    mallopt(-3, mmap)
+    mallopt(-1, trim)
+
+def keep_memory():
+    "Tell glibc to keep freed memory for the next tensors, for the whole process; does nothing where there is no glibc."
+    _set_thresholds(2**30, 2**30)
 
 # %% ../nbs/engine/00_core.ipynb #8e1e342a
 def give_back_memory():
     "Give freed memory back to the operating system now; does nothing where there is no glibc."
     trim = _glibc('malloc_trim')
     if trim: trim(0)
+
+@contextmanager
+def keeping_memory():
+    "`keep_memory` for a block; then freed memory goes back, and large blocks do again as soon as they are freed."
+    keep_memory()
+    try: yield
+    finally:
+        _set_thresholds(2**25, 2**26)  # the largest that glibc chooses by itself
+        give_back_memory()
 
 # %% ../nbs/engine/00_core.ipynb #18ea7c91
 @dataclass(frozen=True)

@@ -40,13 +40,14 @@ class PositionalEncoding(nn.Module):
         else: self.register_buffer('table', sinusoids(max_len, d_model), persistent=False)
 
     def _apply(self, fn, recurse=True):
-        "Move or convert; waves that were not carried over (`to_empty`, or from the meta device) are computed anew."
+        "Move or convert; waves that were not carried over (`to_empty`, from the meta device) or rounded come anew."
         before = self.table
         super()._apply(fn, recurse)
         if isinstance(before, nn.Parameter) or self.table.is_meta: return self
-        if before.is_meta or not torch.equal(before.to(self.table), self.table):
-            with torch.device('cpu'): waves = sinusoids(*before.shape)  # whatever the default device is
-            self.table = waves.to(self.table)
+        lost = before.is_meta or not torch.equal(before.to(self.table), self.table)
+        if not lost and before.dtype == self.table.dtype: return self
+        with torch.device('cpu'): waves = sinusoids(*before.shape)  # whatever the default device is
+        if lost or torch.equal(before, waves.to(before)): self.table = waves.to(self.table)  # not rounded twice
         return self
 
     def forward(self,

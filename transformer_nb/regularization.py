@@ -27,20 +27,22 @@ def smoothed_loss(
 def _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype):
     "Loss, nll and their gradients: the (tokens × V) scores never stand in memory as a whole."
     t, V = len(x), len(W)
-    W_low, tables = W.to(dtype), W.new_empty(2, min(chunk, t), V, dtype=dtype)  # used again for every chunk
+    shape = min(chunk, t), V
+    W_low, logits, probs = W.to(dtype), W.new_empty(shape, dtype=dtype), W.new_empty(shape)  # tables for every chunk
     dx, dW = torch.empty_like(x), torch.zeros_like(W)
     nll, right = W.new_zeros(2)  # sums over the tokens: -log p of the right one, and its logit
     for x_part, dx_part, y in zip(x.to(dtype).split(chunk), dx.split(chunk), targets.split(chunk)):
-        z, p = tables[:, :len(y)]
+        z, p = logits[:len(y)], probs[:len(y)]
         torch.mm(x_part, W_low.T, out=z)
-        torch.softmax(z, -1, out=p)
+        torch.softmax(z, -1, p.dtype, out=p)
         of_targets = torch.arange(len(y), device=y.device), y  # their places in the tables
         z_right = z[of_targets].sum(dtype=W.dtype)
         right += z_right
-        nll += (z.amax(-1) - p.amax(-1).to(W.dtype).log()).sum() - z_right  # log Σ exp z, from the largest score
+        nll += (z.amax(-1) - p.amax(-1).log()).sum() - z_right  # log Σ exp z, from the largest score
         p[of_targets] -= 1 - smoothing  # p - (1-ε)·onehot; the even part of q comes below
-        dx_part.copy_(p @ W_low)
-        dW.addmm_(p.T, x_part) if dtype == W.dtype else dW.add_(p.T @ x_part)
+        dz = p if dtype == W.dtype else z.copy_(p)  # rounded once, when nothing is subtracted any more
+        dx_part.copy_(dz @ W_low)
+        dW.addmm_(dz.T, x_part) if dtype == W.dtype else dW.add_(dz.T @ x_part)
     x_sum, W_mean = x.sum(0, dtype=W.dtype), W.mean(0)
     loss = nll + smoothing*(right - x_sum @ W_mean)
     return loss/t, nll/t, dx.sub_(smoothing*W_mean).div_(t), dW.sub_(smoothing/V*x_sum).div_(t)

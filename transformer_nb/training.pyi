@@ -12,7 +12,7 @@ from transformer_nb.engine.runs import Metrics, StopNote
 from transformer_nb.transformer import Transformer
 from typing import Any
 
-__all__ = ["TrainingConfig", "Trainer", "compile_layers", "batch_loss", "Objective"]
+__all__ = ["SAME", "TrainingConfig", "Trainer", "compile_layers", "batch_loss", "Objective", "run_of"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -101,13 +101,15 @@ class Trainer:
         gradient."""
 
     def validate(self) -> dict:
-        """The model on the validation split, without dropout."""
+        """The model on the validation split, without dropout. Processes share the work; the numbers of process
+        0 are all's."""
 
     def save(self, wait: bool = True) -> None:
-        """Write a checkpoint of this step; raises `InputError` where another run's lie."""
+        """Write a checkpoint of this step; raises `InputError` where another run's lie, `DiskError` where it
+        cannot."""
 
     def written(self) -> None:
-        """Wait until the checkpoint that is being written is on the disk; raises `InputError` if it could not
+        """Wait until the checkpoint that is being written is on the disk; raises `DiskError` if it could not
         be written."""
 
     def checkpoint(self) -> None:
@@ -153,3 +155,8 @@ class Objective(nn.Module):
         """`batch_loss` of the model."""
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]: ...
+
+SAME: tuple
+
+def run_of(found: checkpoints.Checkpoint) -> dict:
+    """What a checkpoint says of its run; raises `InputError` for one that no run has written."""

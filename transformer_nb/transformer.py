@@ -191,7 +191,7 @@ def count_real(
     real:Tensor # Boolean, shape (b, n): True where a real token stands
 ) -> int:       # Number of real tokens
     "Count the real tokens; raises `InputError`, naming the row, where padding stands before one of them."
-    behind = real[:, 1:] > real[:, :-1]  # a real token right behind padding
+    behind = _behind(real)
     # both at once: each question makes the CPU wait for a GPU
     count, wrong = torch.stack([real.sum(), behind.sum()]).tolist()
     if wrong and not torch.compiler.is_compiling():
@@ -201,6 +201,8 @@ def count_real(
             "and of nothing else"
         )
     return count
+
+def _behind(real): return real[:, 1:] > real[:, :-1]  # a real token right behind padding
 
 def _check_table(side, ids):
     if ids.dim() != 2:
@@ -267,12 +269,19 @@ def encode(self:Transformer,
     "The encoder's output, computed once per sentence: keys and values of every attention to the source."
     _check_table('source', src)
     self._check_padding(src)
+    return self._encode(src)
+
+@patch
+def _encode(self:Transformer, src):
     return self.encoder_stack(self.embed(src, source=True), padding_mask(src, self.cfg.pad_id))
 
 @patch
-def _check_padding(self:Transformer, ids):
-    "Raises `InputError` where padding does not stand on the right."
-    if not (ids.is_meta or torch.compiler.is_compiling()): count_real(ids != self.cfg.pad_id)
+def _check_padding(self:Transformer, *tables):
+    "Raises `InputError` where padding does not stand on the right. A GPU is waited for once, however many tables."
+    if tables[0].is_meta or torch.compiler.is_compiling(): return
+    reals = [ids != self.cfg.pad_id for ids in tables]
+    if torch.stack([_behind(real).any() for real in reals]).any():
+        for real in reals: count_real(real)
 
 @patch
 def encoder_stack(self:Transformer,
@@ -293,6 +302,10 @@ def decode(self:Transformer,
     "The decoder over a whole target at once; the causal mask keeps every position from its future."
     check_pairs(src, tgt, memory)
     self._check_padding(tgt)
+    return self._decode(tgt, memory, src)
+
+@patch
+def _decode(self:Transformer, tgt, memory, src):
     self_mask = causal_mask(tgt.shape[1], tgt.device) & padding_mask(tgt, self.cfg.pad_id)
     return self.decoder_stack(self.embed(tgt), memory, self_mask, padding_mask(src, self.cfg.pad_id))
 
@@ -313,7 +326,9 @@ def forward(self:Transformer,
     tgt:Tensor   # Target ids shifted right, shape (b, m), padded with cfg.pad_id
 ) -> Tensor:     # Logits of the next token at each target position, shape (b, m, vocab_size)
     "Teacher forcing: the scores of all next tokens in one pass."
-    return self.embedding.logits(self.decode(tgt, self.encode(src), src))
+    check_pairs(src, tgt)
+    self._check_padding(src, tgt)  # both at once, and not one after the other
+    return self.embedding.logits(self._decode(tgt, self._encode(src), src))
 
 # %% ../nbs/06_transformer.ipynb #cffa98f8
 PRESETS = {  # the rows of Table 3, its last one (big) beside base: what differs from base

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from ..core import InputError
+from ..core import DiskError, InputError
 from ..corpora import unpacked_name
 from .formats import find_files, stream_pairs
 from .shards import cores_for, in_order
@@ -222,12 +222,20 @@ class Report:
         return {name: getattr(self, name) for name in ('pairs', 'kept', 'normalised', 'removed', 'lines', 'notes')}
 
 # %% ../../nbs/engine/06b_cleaning.ipynb #ce9a260d
+def _sets(test, src, tgt):
+    "Name and files of each test set that is meant: one, or in a folder those for validation and test."
+    found = find_files(test, src, tgt)
+    if not Path(test).is_dir(): return [(test, found['train'])]
+    sets = [(f'{test}/{name}', files) for name, files in found.items() if name != 'train']
+    if sets: return sets
+    raise InputError(f"{test}: no val.{src} or test*.{src} in it; name the test set's file, or its two files")
+
 def clean(
     data:str,             # A folder with train.SRC and train.TGT, two files, comma between, or one of `formats`
     out:str=None,         # Directory to write, new; None: only report
     src:str='en',         # Source language
     tgt:str='de',         # Target language
-    tests:tuple=(),       # More test sets, whose sentences are removed: each a file, or two files, comma between
+    tests:tuple=(),       # More test sets, whose sentences are removed: each a file, two files, or a folder of some
     workers:int=None,     # Processes; None: one for each core, for a small corpus this one
     **settings            # Of `Rules`: max_chars, max_ratio, language
 ) -> Report:
@@ -235,7 +243,7 @@ def clean(
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to clean")
     others = {name: pair for name, pair in files.items() if name != 'train'}
-    named = others | {test: find_files(test, src, tgt)['train'] for test in tests}
+    named = others | dict(found for test in tests for found in _sets(test, src, tgt))
     rules, report = Rules(src, tgt, **settings), Report()
     for name, pair in named.items():
         for sides in stream_pairs(pair, src, tgt):
@@ -264,7 +272,7 @@ def _write(out, kept, others, rules, report):
         (tmp/'report.json').write_text(json.dumps(report.as_dict(), indent=1) + '\n', encoding='utf-8')
         tmp.rename(out)
     except OSError as e:
-        raise InputError(f"{out}: cannot be written ({e.strerror}); make room, or choose another directory") from None
+        raise DiskError(f"{out}: cannot be written ({e.strerror}); make room, or choose another directory") from None
     finally: shutil.rmtree(tmp, ignore_errors=True)
 
 def _packing(file): return file.name.removeprefix(unpacked_name(file.name))

@@ -100,4 +100,7 @@ def lost_process(
     error:Exception # What was raised in training
 ) -> bool:          # True: the connection to another process is gone; False: something is wrong here
     "Does an error come from the exchange between processes?"
-    return isinstance(error, getattr(dist, 'DistError', ())) or 'gloo' in str(error)
+    if isinstance(error, getattr(dist, 'DistError', ())): return True
+    # what gloo says when a connection has ended, in words of its own or of the operating system
+    ends = 'closed by peer', 'reset by peer', 'broken pipe', 'timed out', 'timeout', 'refused', 'unreachable'
+    return 'gloo' in str(error) and any(end in str(error).lower() for end in ends)

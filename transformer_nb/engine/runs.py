@@ -19,7 +19,7 @@ import torch
 
 from .. import checkpoints
 from ..batching import Step
-from ..core import InputError
+from ..core import DiskError, InputError
 
 # %% ../../nbs/engine/06_runs.ipynb #0343d736
 class Stopped(KeyboardInterrupt):
@@ -70,27 +70,35 @@ class Metrics:
         step:int,              # Step the run goes on from: later lines are of a part that is done again
         tensorboard:bool=False # Write for TensorBoard too?
     ):
-        out.mkdir(parents=True, exist_ok=True)
-        file = out/'metrics.jsonl'
-        file.touch()
-        before = file.read_text().splitlines(keepends=True)
-        kept = [line for line in before if line.endswith('\n') and json.loads(line)['step'] <= step]
-        if kept != before: file.write_text(''.join(kept))
-        self.file, self.board = open(file, 'a', buffering=1), _board(out, step) if tensorboard else None
+        self.path = out/'metrics.jsonl'
+        with _writing(self.path):
+            out.mkdir(parents=True, exist_ok=True)
+            self.path.touch()
+            before = self.path.read_text().splitlines(keepends=True)
+            kept = [line for line in before if line.endswith('\n') and json.loads(line)['step'] <= step]
+            if kept != before: self.path.write_text(''.join(kept))
+            self.file = open(self.path, 'a', buffering=1)
+        self.board = _board(out, step) if tensorboard else None
 
     def add(self,
         step:int,   # Step they belong to
         **numbers   # Name and value
     ):
         "Write the numbers of a step."
-        self.file.write(json.dumps({'step': step} | numbers) + '\n')
+        with _writing(self.path): self.file.write(json.dumps({'step': step} | numbers) + '\n')
         if not self.board: return
         for name, value in numbers.items(): self.board.add_scalar(name, float('nan') if value is None else value, step)
 
     def close(self):
         "Close the files."
-        self.file.close()
+        with _writing(self.path): self.file.close()
         if self.board: self.board.close()
+
+@contextmanager
+def _writing(file):
+    "In this block what the disk says becomes one line."
+    try: yield
+    except OSError as e: raise DiskError(f"{file}: cannot be written ({e.strerror}); make room, and go on") from None
 
 def _board(out, step):
     try: from torch.utils.tensorboard import SummaryWriter

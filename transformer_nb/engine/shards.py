@@ -29,7 +29,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..batching import IdPairs, encode_pairs
-from ..core import InputError, give_back_memory
+from ..core import DiskError, InputError, ProcessLost, give_back_memory
 from ..corpora import Corpus, Split, load_corpus, load_folder
 from .formats import find_files, stream_pairs
 from ..tokenizer import Tokenizer, train_tokenizer
@@ -161,7 +161,7 @@ def read_manifest(
 # %% ../../nbs/engine/07_shards.ipynb #e68b5c25
 @contextmanager
 def _alone(folder):
-    "In this block the directory is ours; `InputError` for what is in the way, or cannot be written."
+    "In this block the directory is ours; `InputError` for what is in the way, `DiskError` if it cannot be written."
     own = {MANIFEST, JOURNAL}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ def _alone(folder):
             for left in folder.glob('.*.tmp'): left.unlink()  # of a process that was killed
             yield
     except OSError as e:
-        raise InputError(f"{folder}: cannot be written ({e.strerror}); make room, and give the same command again: "
+        raise DiskError(f"{folder}: cannot be written ({e.strerror}); make room, and give the same command again: "
             "it goes on, and loses nothing that is done") from None
 
 # %% ../../nbs/engine/07_shards.ipynb #7c671f68
@@ -213,7 +213,7 @@ def in_order(
             if len(running) > workers: yield running.popleft().result()
         while running: yield running.popleft().result()
     except BrokenProcessPool:
-        raise InputError("a process was ended from outside (is the memory full?); give the same command again, "
+        raise ProcessLost("a process was ended from outside (is the memory full?); give the same command again, "
             "with fewer workers (--workers)") from None
     finally: pool.shutdown(cancel_futures=True)
 
