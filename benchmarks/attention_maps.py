@@ -172,7 +172,7 @@ def by_number(translator, rows):
 
 def examples_of(translator, cases, test):
     "One short sentence of each kind that is translated without a fault."
-    pieces, chosen = lambda e: sum(map(len, translator.encode([e.en, e.de]))), {}
+    pieces, chosen = lambda e: sum(map(len, translator._pairs([e.en], [e.de])[0])), {}
     for name, examples in {'test': test, **{name: [e for e, _ in rows] for name, rows in cases.items()}}.items():
         short = sorted((e for e in examples if len(e.en.split()) >= 8), key=pieces)[:40]
         found = translator.translate([e.en for e in short])

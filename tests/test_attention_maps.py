@@ -19,7 +19,9 @@ from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.experiments.alignment import align
 from transformer_nb.experiments.heads import (averaged_heads, dependency, per_head, uniform_heads, without_heads,
                                                words_right)
-from transformer_nb.translation import Translator, word_ids
+from transformer_nb.tokenizer import train_tokenizer
+from transformer_nb.transformer import Transformer, TransformerConfig
+from transformer_nb.translation import Translator, spell, word_ids
 
 RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
 EVIL = '</div><script>document.title = "broken"</script>" \' & <b>'
@@ -130,6 +132,25 @@ def test_words_right_has_one_answer_a_word(translator):
     pairs = [(e.en, e.de) for e in examples]
     assert [len(row) for row in words_right(translator, pairs, batch=7)] == [len(e.de.split()) for e in examples]
     assert words_right(translator, pairs, batch=7) == words_right(translator, pairs, batch=40)
+
+
+class Sides:
+    "Two vocabularies of one size, as models from elsewhere have them."
+    source, target = train_tokenizer(['a dog runs .', 'a cat sees it .'], 40), train_tokenizer(['ein Hund läuft .'], 40)
+    pad_id, bos_id, eos_id, unk_id, vocab_size = 0, 1, 2, 3, 40
+
+
+def test_each_side_has_its_own_vocabulary():
+    "Given translations are cut by the vocabulary of the target; in the source's they would be unknown letters."
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(vocab_size=40, N=1, d_model=16, d_ff=32, h=2))
+    translator = Translator(model, Sides())
+    maps = forced_attention(translator, 'a dog runs .', 'ein Hund läuft .')
+    target = Sides.target.encode(['ein Hund läuft .'])[0]
+    assert maps['target'] == [*Sides.target.pieces(target), '</s>'] and '<unk>' not in maps['target']
+    assert spell(maps['source'][:-1]) == 'a dog runs .'.split()
+    (right,) = words_right(translator, [('a dog runs .', 'ein Hund läuft .')])
+    assert len(right) == 4  # one answer for each word of the translation
 
 
 def test_an_empty_sentence_is_refused(translator):

@@ -225,7 +225,7 @@ def test_scores_are_those_of_the_model(alpha):
 
 @pytest.mark.parametrize('alpha', [0., .6])
 @pytest.mark.parametrize('beam', [2, 4])
-def test_beam_is_never_worse_than_greedy(beam, alpha):
+def test_a_beam_that_keeps_the_greedy_path_is_never_worse(beam, alpha):
     "500 sentences in all: the score of the greedy output, computed by the model, is no better than the beam's."
     better = 0
     for seed in range(10):
@@ -234,11 +234,40 @@ def test_beam_is_never_worse_than_greedy(beam, alpha):
         outputs = greedy(ready, src)
         ends = [len(ids) < len(row) + 50 for row, ids in zip(rows, outputs)]
         sums = log_probabilities(model, src, outputs, ends)
-        for row, ids, ended, total, hyps in zip(rows, outputs, ends, sums, beam_search(ready, src, beam, alpha)):
+        beams = beam_search(ready, src, beam, alpha, keep_greedy=True)
+        for row, ids, ended, total, hyps in zip(rows, outputs, ends, sums, beams):
             score, length = total/length_penalty(len(ids) + ended, alpha), len(hyps[0][1])
             if ended or length == len(row) + 50: assert hyps[0][0] >= score - 1e-9
             better += hyps[0][0] > score + 1e-9
     assert better > 20
+
+
+@torch.no_grad()
+def by_the_book(model, src, beam, most):
+    "Plain beam search without a penalty, in lists; src of shape (1, n). Of all that ended among the k best, the best."
+    open_, ended = [(0., [])], []
+    for _ in range(most):
+        logits = model(src.expand(len(open_), -1), torch.tensor([[BOS, *ids] for _, ids in open_]))[:, -1]
+        logits[:, [PAD, BOS]] = float('-inf')
+        rows = logits.log_softmax(-1).tolist()
+        found = sorted(((total + logp, [*ids, token]) for (total, ids), row in zip(open_, rows)
+                        for token, logp in enumerate(row)), reverse=True)[:2*beam]
+        ended += [(total, ids[:-1]) for total, ids in found[:beam] if ids[-1] == EOS]
+        open_ = [(total, ids) for total, ids in found if ids[-1] != EOS][:beam]
+    return max(ended, default=None)
+
+
+def test_by_default_the_beam_is_the_published_one():
+    "No row is kept for the greedy path: the outputs are those of plain beam search, also where the other kind differs."
+    model, rows = make(8, V=6, max_len=12, sharp=1.5), sources(8, 30, 6, 4)
+    src = pad(rows)
+    kept, plain = (beam_search(model, src, 2, 0., **extra) for extra in (dict(keep_greedy=True), {}))
+    differ = 0
+    for row, a, b in zip(rows, kept, plain):
+        if not (best := by_the_book(model, torch.tensor([row]), 2, 12)): continue
+        assert b[0].ids == best[1] and b[0].score == pytest.approx(best[0], abs=1e-9)
+        differ += a[0].ids != b[0].ids
+    assert differ > 5
 
 
 @pytest.mark.parametrize('alpha', [0., .6, 2.])

@@ -107,24 +107,17 @@ def test_a_transformer_alone(tmp_path, small_run):  # noqa: F811
     with pytest.raises(InputError, match='no such checkpoint directory'): Transformer.from_pretrained(tmp_path/'none')
 
 
-def test_changes_reach_what_is_translated():
-    translator = Translator.from_pretrained('demo', 'cpu')
-    before = translator.translate(SENTENCES)
-    translator.model.load_state_dict(Transformer.from_pretrained('demo').state_dict())
-    assert translator.translate(SENTENCES) == before
-    translator.model.decoder[-1].cross_attention.W_o.weight.data.zero_()
-    assert translator.translate(SENTENCES) != before
-
-
-def test_nobody_pays_for_a_fingerprint_unasked(monkeypatch):
-    from transformer_nb import translation
-    marks = []
-    monkeypatch.setattr(translation, 'fingerprint', lambda model: marks.append(model) or len(marks))
-    translator = Translator.from_pretrained('demo', 'cpu')
-    translator.translate(SENTENCES)
-    assert not marks
-    translator.model
-    assert marks
+@pytest.mark.parametrize('code', [
+    "from transformer_nb.transformer import Transformer; print(Transformer.from_pretrained('demo').cfg.N)",
+    """from transformer_nb.transformer import Transformer, TransformerConfig
+import torch
+model = Transformer(TransformerConfig(20, 1, 8, 8, 2))
+print(len(model.hidden(torch.tensor([[5, 2]]), torch.tensor([[1, 5, 6, 7]]))))""",
+    """from transformer_nb.translation import Translator
+print(4 if 'Hund' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html else 'no map')"""])
+def test_methods_need_no_other_import(code):
+    "They are the class's own, wherever it is imported from."
+    assert python(code) == '4\n'
 
 
 # --- precision --------------------------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
-"A Translator answers with what its model is now, follows what can be followed, refuses the rest, and travels."
+"A Translator keeps its model, follows it when told to, as far as it can be followed, refuses the rest, and travels."
 import io
 import multiprocessing
 import pickle
 import random
+import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from copy import copy, deepcopy
-from threading import Barrier, Thread
+from threading import Barrier, BrokenBarrierError, Thread, current_thread, main_thread
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import beam_search, greedy, sample
 from transformer_nb.feed_forward import FeedForward
+from transformer_nb.engine import inference as inference_module
 from transformer_nb.engine.inference import DecoderCache, decode_step, inference
 from transformer_nb.experiments.heads import averaged_heads, cut_path, uniform_heads, without_heads
 from transformer_nb.multihead import MultiHeadAttention
@@ -52,7 +55,7 @@ def answers(translator):
 def fresh(model): return answers(Translator(deepcopy(model), TOKENIZER))
 
 
-# --- edits of the model -----------------------------------------------------------------------------------------------
+# --- it keeps the model it was given ----------------------------------------------------------------------------------
 
 def train_on(model):
     optimizer = torch.optim.SGD(model.parameters(), lr=.5)
@@ -64,112 +67,62 @@ def train_on(model):
 @torch.no_grad()
 def zeros(model): model.decoder[1].cross_attention.W_v.weight.zero_()
 
-def data(model): model.encoder[0].feed_forward.W_1.weight.data.copy_(build(7).encoder[0].feed_forward.W_1.weight.data)
-
-def one_number(model): model.decoder[0].feed_forward.W_2.weight.data[3, 4] += 3.
-
-def swapped_rows(model):
-    W = model.decoder[0].self_attention.W_v.weight.data
-    W[[0, 9]] = W[[9, 0]]
-
 def embedding(model): model.embedding.weight.data[5:].mul_(.5)
-
-def final_norm(model): model.decoder_norm.weight.data.uniform_(-1, 1)
-
-def positions(model): model.positions.table.data.zero_()
 
 def other_layer(model): model.decoder[1] = build(5).decoder[1]
 
-def other_linear(model):
-    model.decoder[0].feed_forward.W_1 = nn.Linear(16, 48)
-    model.decoder[0].feed_forward.W_2 = nn.Linear(48, 16)
+def to_float64(model): model.double()
 
 
-def pruned(model): prune.random_unstructured(model.decoder[0].cross_attention.W_k, 'weight', .7)
-
-def setting(model): model.encoder[0].residuals[0].norm.eps = 3.
-
-def other_order(model):
-    for residual in model.decoder[0].residuals: residual.pre = False
-
-EDITS = [
-    lambda m: m.load_state_dict(build(3).state_dict()),
-    train_on,
-    zeros,
-    data,
-    one_number,
-    swapped_rows,
-    embedding,
-    final_norm,
-    positions,
-    other_layer,
-    other_linear,
-    pruned,
-    setting,
-    other_order,
-]
-
-
-@pytest.mark.parametrize('edit', EDITS, ids=lambda e: e.__name__)
-def test_edits_are_followed(edit):
-    "Whether they are made through the translator or in the model that it was given; and so does the attention."
+@pytest.mark.parametrize('edit', [train_on, zeros, embedding, other_layer, to_float64], ids=lambda e: e.__name__)
+def test_a_change_by_hand_counts_after_refresh(edit):
+    "And so does the attention; not before, whatever is asked in between."
     given = build()
     translator = Translator(given, TOKENIZER)
     before = answers(translator)
-    twin = build()
-    for model in (translator.model, twin):
-        torch.manual_seed(9)
-        edit(model)
-    new = Translator(twin, TOKENIZER)
-    assert translator.model is given and answers(translator) == answers(new) != before
-    rows = translator.encode(ASKED[:1])
-    assert [ids for _, ids in translator.search(rows, 2, .6, 2)[0]] == [ids for _, ids in new.search(rows, 2, .6, 2)[0]]
+    edit(translator.model)
+    assert translator.model is given and answers(translator) == before
+    translator.refresh()
+    new = Translator(deepcopy(given), TOKENIZER)
+    assert answers(translator) == answers(new) and (answers(new) != before or edit is to_float64)
+    assert translator.dtype == given.embedding.weight.dtype
     a, b = translator.attention(ASKED[0]), new.attention(ASKED[0])
     assert a['target'] == b['target'] and all(torch.equal(a[kind], b[kind]) for kind in ('encoder', 'decoder', 'cross'))
 
 
-@pytest.mark.parametrize('dtype', [torch.float64, torch.bfloat16])
-def test_other_types_are_followed(dtype):
-    translator = Translator(build(), TOKENIZER)
-    translator.model.to(dtype)
-    assert answers(translator) == fresh(build().to(dtype)) and translator.ready.embedding.weight.dtype == dtype
-    translator.model.float()
-    answers(translator)
-
-
 @pytest.mark.parametrize('edit', [without_heads, uniform_heads])
-def test_edited_heads_are_followed_and_come_back(edit):
+def test_edited_heads_come_back(edit):
     translator = Translator(build(), TOKENIZER)
     before = answers(translator)
     with edit(translator.model, [('cross', 1, 0), ('decoder', 0, 2), ('encoder', 0, 1)]):
-        inside = answers(translator)
-        assert inside == fresh(translator.model) != before
+        translator.refresh()
+        assert answers(translator) == fresh(translator.model) != before
+    translator.refresh()
     assert answers(translator) == before
 
 
-def test_a_checkpoint_is_followed_too(tmp_path):
+@pytest.mark.parametrize('int8', [False, True])
+@pytest.mark.parametrize('after', ['replaced', 'gone', 'elsewhere'])
+def test_the_files_may_change(int8, after, tmp_path, monkeypatch):
+    "A translator needs them no more: translations, scores and attention stay those of the model it has read."
     checkpoints.save(tmp_path/'run', build(), TOKENIZER)
-    translator = Translator.from_pretrained(tmp_path/'run', 'cpu')
-    before, prepared = answers(translator), translator.ready
-    translator.attention(ASKED[0])
-    assert translator.ready is prepared              # only looked at: nothing is prepared again
-    data(translator.model)
-    assert answers(translator) == fresh(translator.model) != before
-    checkpoints.save(tmp_path/'other', build(), TOKENIZER)
-    late = Translator.from_pretrained(tmp_path/'other', 'cpu')
-    checkpoints.save(tmp_path/'other', build(3), TOKENIZER)    # trained on meanwhile
-    late.attention(ASKED[0])
-    assert answers(late) == fresh(late.model)        # never one model's words with another one's maps
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings(action='ignore'): translator = Translator.from_pretrained('run', 'cpu', int8=int8)
+    before, (expected,) = answers(translator), Translator(build(), TOKENIZER).score(ASKED[:1], ASKED[1:2])
+    if after != 'elsewhere': shutil.rmtree('run')
+    if after == 'replaced': checkpoints.save('run', build(3), TOKENIZER)
+    if after == 'elsewhere': monkeypatch.chdir('/')
+    assert translator.score(ASKED[:1], ASKED[1:2]) == [pytest.approx(expected, abs=1e-5)]
+    assert translator.attention(ASKED[0])['cross'].isfinite().all() and answers(translator) == before
+    assert torch.equal(translator.model.embedding.weight, build().embedding.weight)
 
 
-def test_what_is_not_edited_is_not_prepared_again():
-    translator = Translator(build(), TOKENIZER)
-    ready = translator.ready
-    answers(translator)
-    translator.attention(ASKED[0])
-    translator.model.train()
-    translator.model.load_state_dict(build().state_dict())     # the same numbers
-    assert translator.ready is ready
+def test_to_translate_the_prepared_form_is_enough(tmp_path):
+    checkpoints.save(tmp_path/'run', build(), TOKENIZER)
+    whole, slim = (Translator.from_pretrained(tmp_path/'run', 'cpu', keep_model=keep) for keep in (True, False))
+    assert answers(slim) == answers(whole) and slim.cfg == whole.cfg and slim.device == whole.device
+    for asked in (lambda: slim.model, slim.refresh, lambda: slim.score(['a'], ['a']), lambda: pickle.dumps(slim)):
+        with pytest.raises(InputError, match='keep_model=True'): asked()
 
 
 @pytest.mark.parametrize('changes', [{}, dict(norm='post', vocab_size=64)])
@@ -212,6 +165,33 @@ def test_threads_share_a_translator():
         )
 
     with ThreadPoolExecutor(4) as pool: assert all(pool.map(ask, range(40)))
+
+
+def test_threads_trace_a_step_once(monkeypatch):
+    "While one thread traces, the other one waits: it would wait here until the first one has met it."
+    ready, traced, meet = inference(build()), inference_module._traced, Barrier(2, timeout=1)
+    calls = []
+    def watched(*args):
+        calls.append(args)
+        with suppress(BrokenBarrierError): meet.wait()
+        return traced(*args)
+    monkeypatch.setattr(inference_module, '_traced', watched)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: greedy(ready, pad([[5, 6, 7, 2]])), range(2)))
+    assert found[0] == found[1] and len(calls) == 1
+
+
+def test_warnings_of_the_process_stay_as_they_are(monkeypatch):
+    "In a thread, `catch_warnings` can leave the filters changed for the whole process."
+    inside, enter = [], warnings.catch_warnings.__enter__
+    def entering(self):
+        if current_thread() is not main_thread(): inside.append(self)
+        return enter(self)
+    monkeypatch.setattr(warnings.catch_warnings, '__enter__', entering)
+    Translator(build(), TOKENIZER).translate(TEXTS, batch_tokens=64, parallel=2)
+    assert not inside
+    with pytest.warns(UserWarning, match='still heard'): warnings.warn('still heard')
+    with pytest.warns(DeprecationWarning, match='still heard'): warnings.warn('still heard', DeprecationWarning)
 
 
 # --- what stands in the place of a part -------------------------------------------------------------------------------
@@ -305,17 +285,6 @@ def test_affine_maps_of_any_kind_are_followed(change, training):
     assert beam_search(model, pad([[5, 6, 7, 2]])) != beam_search(plain, pad([[5, 6, 7, 2]]))
 
 
-def test_an_adapter_that_learns_is_followed():
-    model = exchange(build(), PLACES, LoRA)
-    translator = Translator(model, TOKENIZER)
-    before = answers(translator)
-    model.decoder[1].feed_forward.W_1.B.weight.data.normal_()
-    after = answers(translator)
-    assert after == fresh(model) != before
-    model.decoder[1].feed_forward.W_1.scale = 0.
-    assert answers(translator) == fresh(model) != after
-
-
 @pytest.mark.parametrize('norm', ['pre', 'post'])
 def test_heads_that_were_taken_away_are_followed(norm):
     model = build(norm=norm, d_model=32)
@@ -360,9 +329,6 @@ def test_parts_of_other_kinds_are_followed(change):
     change(model)
     model.double()
     decodes_as_the_model(model)
-    translator = Translator(build(), TOKENIZER)
-    change(translator.model)
-    assert answers(translator) == fresh(translator.model)
 
 
 def test_hooks_are_called_at_every_step():
@@ -376,7 +342,7 @@ def test_what_cannot_be_followed_is_refused_by_name():
     model, translator = build(), Translator(build(), TOKENIZER)
     for call in (
         lambda: (logits(model), inference(model)),
-        lambda: (logits(translator.model), translator.translate(ASKED)),
+        lambda: (logits(translator.model), translator.refresh()),
     ):
         with pytest.raises(InputError) as e: call()
         message = str(e.value)
@@ -400,8 +366,7 @@ def test_exchanged_attention_is_refused_while_it_lasts():
         averaged_heads(translator.model, ['cross']),
         cut_path(translator.model, 'encoder', torch.zeros(4, 4, dtype=torch.bool)),
     ):
-        with edit, pytest.raises(InputError, match='attention: its exchanged methods'):
-            translator.translate(ASKED)
+        with edit, pytest.raises(InputError, match='attention: its exchanged methods'): translator.refresh()
         assert answers(translator) == before
     # by the model itself
     with averaged_heads(translator.model, ['cross']): forced_attention(translator, ASKED[0], ASKED[1])
@@ -410,7 +375,7 @@ def test_exchanged_attention_is_refused_while_it_lasts():
 def test_a_released_model_is_refused():
     translator = Translator(build(), TOKENIZER)
     inference(translator.model, release=True)
-    with pytest.raises(InputError, match='load it again'): translator.translate(ASKED)
+    with pytest.raises(InputError, match='load it again'): translator.refresh()
 
 
 # --- copies -----------------------------------------------------------------------------------------------------------
@@ -422,19 +387,14 @@ def by_torch(translator):
     return torch.load(file, weights_only=False)
 
 @pytest.mark.parametrize('way', [deepcopy, copy, lambda t: pickle.loads(pickle.dumps(t)), by_torch])
-@pytest.mark.parametrize('live', [True, False, 'edited'])
-def test_copies_translate_alike(way, live, tmp_path):
-    checkpoints.save(tmp_path/'run', build(), TOKENIZER, {'src': 'en'})
-    translator = (
-        Translator(build(), TOKENIZER, {'src': 'en'})
-        if live is True
-        else Translator.from_pretrained(tmp_path / 'run', 'cpu')
-    )
-    if live == 'edited': data(translator.model)
+def test_copies_translate_alike(way, tmp_path):
+    translator = Translator(build(), TOKENIZER, {'src': 'en'})
     twin = way(translator)
     assert answers(twin) == answers(translator) and twin.about['src'] == 'en' and type(twin) is Translator
-    if way is copy or not live: return
+    if way is copy: return
     embedding(twin.model)
+    twin.refresh()
+    translator.refresh()
     assert answers(twin) != answers(translator)           # and then goes its own way
 
 
@@ -442,22 +402,15 @@ def test_int8_stays_int8_in_a_copy():
     with warnings.catch_warnings(action='ignore'):
         translator = Translator(build(), TOKENIZER, int8=True)
         assert pickle.loads(pickle.dumps(translator)).ready.int8 and deepcopy(translator).ready.int8
-        one_number(translator.model)
+        translator.refresh()
         assert answers(translator) and translator.ready.int8
-
-
-def test_what_cannot_be_sent_says_so():
-    with pytest.raises(InputError, match='from_pretrained'): pickle.dumps(Translator(inference(build()), TOKENIZER))
-    translator = Translator(inference(build()), TOKENIZER)
-    assert answers(deepcopy(translator)) == answers(translator)
 
 
 def test_a_spawned_process_translates_alike(tmp_path):
     checkpoints.save(tmp_path/'run', build(), TOKENIZER)
-    translators = [Translator.from_pretrained(tmp_path/'run', 'cpu'), Translator(build(), TOKENIZER)]
-    zeros(translators[1].model)
+    translator = Translator.from_pretrained(tmp_path/'run', 'cpu')
     with multiprocessing.get_context('spawn').Pool(1) as pool:
-        assert pool.map(answers, translators) == list(map(answers, translators))
+        assert pool.map(answers, [translator]) == [answers(translator)]
 
 
 # --- surroundings -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ SETTINGS = dict(
     preset='tiny', norm='pre', dropout=0., vocab_size=2000, corpus_size=40_000, batch_tokens=1536, warmup=200,
     lr_factor=.8, steps=3000, every=250, seed=0, device='cpu', dtype='float32', threads=1,
 )
-KEPT = ('data', 'src', 'tgt', 'corpus_size', 'preset', 'pairs', 'step', 'averaged')  # of what the run says of itself
+# of what the run says of itself
+KEPT = ('data', 'src', 'tgt', 'corpus_size', 'preset', 'pairs', 'step', 'averaged', 'writing')
 
 
 def scores(place:Path) -> dict:

@@ -11,14 +11,13 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
 __version__ = "0.1.0"
 __all__ = ['Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset']
 
-# `checkpoints` gives the Transformer its `from_pretrained`, and `attention_maps` the Translator its `show`
 _PLACES = {
     'Tokenizer': 'tokenizer',
     'Trainer': 'training',
     'TrainingConfig': 'training',
-    'Transformer': 'checkpoints',
+    'Transformer': 'transformer',
     'TransformerConfig': 'transformer',
-    'Translator': 'attention_maps',
+    'Translator': 'translation',
     'preset': 'transformer',
 }
 

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/attention_maps.html.md"""
 
 # %% auto #0
 __all__ = ['KINDS', 'PAGE', 'TITLES', 'VIEWER', 'labels', 'forced_attention', 'to_words', 'plot_heads', 'value_norms', 'compact',
-           'expand', 'Viewer', 'attention_viewer', 'plot_links']
+           'expand', 'Viewer', 'attention_viewer', 'viewed', 'plot_links']
 
 # %% ../nbs/19_attention_maps.ipynb #bdf8c920
 import html
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 
 from .core import COLORS, InputError, plot_style
 from .translation import Translator, between_words, draw_map, spell
@@ -38,7 +37,7 @@ def forced_attention(
     target:str  # Its translation, whatever the model thinks of it
 ) -> dict:      # As `Translator.attention`: pieces of 'source' and 'target'; weights, shape (N, h, queries, keys)
     "All attention maps while the model is fed with a given translation; raises `TooLong` for one that does not fit."
-    src, tgt = translator.encode([source, target])
+    (src, tgt), = translator._pairs([source], [target])
     if min(len(src), len(tgt)) == 1:
         raise InputError("an empty sentence has no attention to look at: give two with words")
     return translator.maps(src, tgt[:-1])
@@ -166,13 +165,13 @@ def attention_viewer(
     data = html.escape(json.dumps(views, ensure_ascii=False, separators=(',', ':')))
     return Viewer(VIEWER.format(_asset('viewer.css'), ' '.join(COLORS), data, _asset('maps.js'), _asset('viewer.js')))
 
-@patch
-def show(self:Translator,
-    text:str  # One sentence, not empty
-) -> Viewer:  # As `attention_viewer` gives it, with the norms of the values
-    "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
-    maps = self.attention(text)
-    return attention_viewer(maps | {'norms': value_norms(self, maps)})
+def viewed(
+    translator:Translator, # Translates the sentence
+    text:str               # One sentence, not empty
+) -> Viewer:               # As `attention_viewer` gives it, with the norms of the values
+    "What `Translator.show` shows."
+    maps = translator.attention(text)
+    return attention_viewer(maps | {'norms': value_norms(translator, maps)})
 
 # %% ../nbs/19_attention_maps.ipynb #52e6b438
 def plot_links(

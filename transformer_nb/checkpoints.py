@@ -6,8 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/checkpoints.html.md"""
 
 # %% auto #0
 __all__ = ['FORMAT', 'FILES', 'AGAIN', 'Checkpoint', 'save', 'snapshot', 'whole_tensors', 'write_files', 'check_own',
-           'new_folder', 'verify', 'steps', 'newest', 'find', 'prune', 'remove', 'load', 'check_fits', 'load_optimizer',
-           'average']
+           'new_folder', 'verify', 'steps', 'newest', 'find', 'prune', 'remove', 'load', 'load_transformer',
+           'check_fits', 'load_optimizer', 'average']
 
 # %% ../nbs/13_checkpoints.ipynb #4ed80f45
 import hashlib
@@ -23,7 +23,6 @@ from pathlib import Path
 from textwrap import shorten
 
 import torch
-from fastcore.basics import patch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from, save_file
 
@@ -339,11 +338,10 @@ def load(
         tokenizer = read_tokenizer(data[file.name]) if file.name in data else None
     return Checkpoint(model, tokenizer, _json(path/'training.json', data.get('training.json', '{}')), path, files)
 
-@patch(cls_method=True)
-def from_pretrained(cls:Transformer,
+def load_transformer(
     path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
     device:str='cpu'      # torch device, or 'auto'
-) -> Transformer:  # In eval mode and float32, whatever the weights were stored as
+) -> Transformer:         # In eval mode and float32, whatever the weights were stored as
     "The model of a checkpoint, and nothing else of it; raises `InputError` as `load` does."
     return _model(*_open(path, FILES[:2])[:2]).float().to(default_device(device))
 

@@ -41,7 +41,7 @@ from .parsing import Parser, f1, load_trees, plain, words_of
 from .tokenizer import train_tokenizer
 from .training import Trainer, TrainingConfig, run_of, suited
 from .transformer import PRESETS, Transformer, preset as model_preset
-from .translation import Translator, plot_attention
+from .translation import Translator, plot_attention, writing
 
 # %% ../nbs/21_cli.ipynb #cb52c818
 def _command(
@@ -80,6 +80,13 @@ def _new(pairs, cfg, options, world):
         sentences = (side for pair in pairs for side in pair)
         tokenizer = world.from_first(lambda: train_tokenizer(sentences, vocab_size))
     with seeded(options['seed']): return tokenizer, Transformer(replace(cfg, vocab_size=tokenizer.vocab_size))
+
+def _writing(pairs):
+    "How each side of a corpus is written, which belongs to its model; nothing of it for shards, which hold ids."
+    if isinstance(pairs, shards.Shards): return {}
+    sides = {'source': [src for src, _ in pairs], 'target': [tgt for _, tgt in pairs]}
+    if not any(writing(lines[:10_000]) for lines in sides.values()): return {}
+    return {'writing': {side: writing(lines) for side, lines in sides.items()}}
 
 def _of_shards(pairs, vocab_size):
     if vocab_size in (None, pairs.tokenizer.vocab_size): return pairs.tokenizer
@@ -199,8 +206,8 @@ def train(
         'pairs': len(pairs), 'shards': getattr(pairs, 'digest', None)}
     if found: _check_same(found, cfg, about)
     tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, options, world)
-    trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out, about=about,
-        score=_bleu(tokenizer, val[:bleu]), world=world)
+    trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out,
+        about=about | _writing(pairs), score=_bleu(tokenizer, val[:bleu]), world=world)
     trainer.resumed_by, trainer.ours = '--resume', bool(resume)
     del corpus, pairs  # the texts: from here on there are ids
     if found: trainer.resume(found)
@@ -282,6 +289,15 @@ def _stream(file, on_error, most, answer):
             bar.update(len(group))
 
 # %% ../nbs/21_cli.ipynb #33695afb
+def _tell_unknown(translator, texts, told):
+    "One line on stderr for words that the model has never seen, each of them once."
+    new = [word for words in translator.unknown(texts) for word in words if word not in told]
+    if not new: return
+    told.update(new)
+    shown = [*dict.fromkeys(new)]
+    more = f' and {len(shown) - 8:,} more' if len(shown) > 8 else ''
+    print(f"never seen in training: {', '.join(shown[:8])}{more}; expect nonsense there", file=sys.stderr)
+
 def translate(
     model:str,               # Checkpoint directory, or a run that holds some
     file:str='-',            # Text to translate, one sentence per line ('-' is stdin)
@@ -296,8 +312,10 @@ def translate(
     device:str='auto'        # cpu, cuda, mps, or auto
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
-    translator = Translator.from_pretrained(model, device, int8=int8)
+    translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
+    told = set()
     def answer(group, first):
+        _tell_unknown(translator, group, told)
         for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel), first):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)
@@ -345,7 +363,7 @@ def evaluate(
     json:bool=False          # Print JSON instead of a table?
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
-    translator = Translator.from_pretrained(model, device, int8=int8)
+    translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
     tests = _tests(translator.about, data, src, tgt)
     scores = _scores(translator, tests, tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel)
     if json: print(dumps(scores, indent=1))

@@ -116,7 +116,7 @@ class BeamSearch:
         nbest:int,         # How many of the best hypotheses are wanted
         prefix:list=None,  # Prefixes, a list of ids for each sentence
         extra:int=50,      # Tokens that the output may have more than the input
-        keep_greedy:bool=True # Does a row belong to the greedy path?
+        keep_greedy:bool=False # Does a row belong to the greedy path?
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
         self.limits = max_lengths(model, src, extra)
@@ -138,7 +138,7 @@ def scores(self:BeamSearch) -> Tensor: # Shape (b·k, V filled up to whole block
 
 @patch
 def candidates(self:BeamSearch) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
-    "Every hypothesis with every token, the 2k best; the greedy path first."
+    "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
     b, k, position = len(self.alive), self.k, self.cache.length
     logp = self.scores().log_softmax(-1, dtype=self.logp.dtype)
     if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
@@ -235,7 +235,7 @@ def beam_search(
     nbest:int=1,       # Hypotheses to return, at most `beam`
     prefix:list=None,  # Prefixes, a list of ids for each sentence
     extra:int=50,      # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
-    keep_greedy:bool=True # Does a row belong to the greedy path? False: plain beam search, as other libraries have it
+    keep_greedy:bool=False # Does a row belong to the greedy path? False: plain beam search, as published
 ) -> list:             # Per sentence up to `nbest` Hypotheses, best first, then those cut off
     "Beam search (§6.1), with `keep_greedy` never worse than a finished greedy output; `InputError` for odd settings."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")

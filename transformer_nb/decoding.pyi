@@ -66,13 +66,13 @@ class BeamSearch:
         nbest: int,
         prefix: list | None = None,
         extra: int = 50,
-        keep_greedy: bool = True,
+        keep_greedy: bool = False,
     ) -> None: ...
     def scores(self) -> Tensor:
         """Scores of the next token of every hypothesis; −∞ for what may not be said."""
 
     def candidates(self) -> tuple:
-        """Every hypothesis with every token, the 2k best; the greedy path first."""
+        """Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."""
 
     def step(self) -> None:
         """Keep the k best candidates that go on, put away those that end."""
@@ -104,7 +104,7 @@ def beam_search(
     nbest: int = 1,
     prefix: list | None = None,
     extra: int = 50,
-    keep_greedy: bool = True,
+    keep_greedy: bool = False,
 ) -> list:
     """Beam search (§6.1), with `keep_greedy` never worse than a finished greedy output; `InputError` for
     odd settings."""

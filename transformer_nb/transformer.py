@@ -10,6 +10,8 @@ __all__ = ['KINDS', 'PRESETS', 'TransformerConfig', 'PerHead', 'Dropout', 'Resid
 
 # %% ../nbs/06_transformer.ipynb #f87add62
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -329,6 +331,24 @@ def forward(self:Transformer,
     check_pairs(src, tgt)
     self._check_padding(src, tgt)  # both at once, and not one after the other
     return self.embedding.logits(self._decode(tgt, self._encode(src), src))
+
+# %% ../nbs/06_transformer.ipynb #06f7a9e1
+@patch
+def hidden(self:Transformer,
+    src:Tensor,          # Source ids, shape (b, n), padded on the right with cfg.pad_id
+    tgt:Tensor,          # Target ids shifted right, shape (b, m), padded likewise
+    counts=(None, None)  # How many of them are real, if it is known
+) -> Tensor:             # Decoder output at the t real target tokens, sentence after sentence, shape (t, d_model)
+    "What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does."
+    return import_module('transformer_nb.engine.packing').hidden(self, src, tgt, counts)
+
+@patch(cls_method=True)
+def from_pretrained(cls:Transformer,
+    path:str|Path,    # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
+    device:str='cpu'  # torch device, or 'auto'
+) -> Transformer:     # In eval mode and float32, whatever the weights were stored as
+    "The model of a checkpoint, and nothing else of it; raises `InputError` as `checkpoints.load` does."
+    return import_module('transformer_nb.checkpoints').load_transformer(path, device)
 
 # %% ../nbs/06_transformer.ipynb #cffa98f8
 PRESETS = {  # the rows of Table 3, its last one (big) beside base: what differs from base

@@ -136,14 +136,6 @@ class Transformer(nn.Module):
     def placed(self, ids: Tensor, start: int = 0, source: bool = False) -> Tensor:
         """`embed` before the dropout; the source's own matrix and positions, where it has some."""
 
-    @classmethod
-    def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Transformer:
-        """The model of a checkpoint, and nothing else of it; raises `InputError` as `load` does."""
-
-    def hidden(self, src: Tensor, tgt: Tensor, counts=...) -> Tensor:
-        """What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as
-        `forward` does."""
-
     def encode(self, src: Tensor) -> Tensor:
         """The encoder's output, computed once per sentence: keys and values of every attention to the source."""
 
@@ -158,6 +150,14 @@ class Transformer(nn.Module):
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """Teacher forcing: the scores of all next tokens in one pass."""
+
+    def hidden(self, src: Tensor, tgt: Tensor, counts=...) -> Tensor:
+        """What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as
+        `forward` does."""
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, device: str = "cpu") -> Transformer:
+        """The model of a checkpoint, and nothing else of it; raises `InputError` as `checkpoints.load` does."""
 
     def __call__(self, src: Tensor, tgt: Tensor) -> Tensor: ...
 

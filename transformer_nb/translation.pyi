@@ -2,9 +2,7 @@
 
 import re
 from pathlib import Path
-from threading import Lock
 from torch import Tensor
-from transformer_nb.attention_maps import Viewer
 from transformer_nb.core import InputError
 from typing import Any, NamedTuple
 
@@ -14,10 +12,15 @@ __all__ = [
     "COMMA",
     "SPACE",
     "WIDE",
+    "MOST_WORDS",
+    "APART",
     "HEADS",
     "clean",
     "split_text",
     "rejoin",
+    "writing",
+    "as_written",
+    "naturally",
     "Translator",
     "TooLong",
     "Translation",
@@ -46,24 +49,29 @@ WIDE: re.Pattern
 def rejoin(parts: list, outputs: list) -> str:
     """Put the translations of the parts of a text together."""
 
+MOST_WORDS: int
+APART: re.Pattern
+
+def writing(lines: list) -> dict:
+    """How a corpus is written whose signs stand apart, with spaces before them; None for one written as
+    usual."""
+
+def as_written(text: str, how: dict) -> str:
+    """Signs apart, small first letter, a full stop at the end: what the corpus does, and nothing else."""
+
+def naturally(text: str, how: dict) -> str:
+    """Signs joined to their words, the first letter large."""
+
 class Translator:
-    """A trained model with its tokenizer: text in, text out, with the weights that the model has now."""
+    """A trained model with its tokenizer: text in, text out. It keeps the model it was given."""
 
     tokenizer: Any
     about: Any
-    path: Any
-    lock: Lock
+    ready: Any
     own: Any
-    mark: Any
-    prepared: Any
-    files: Any
     int8: Any
 
-    def __init__(self, model, tokenizer, about=None, int8: bool = False, path=None) -> None: ...
-    def show(self, text: str) -> Viewer:
-        """A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not
-        fit."""
-
+    def __init__(self, model, tokenizer, about=None, int8: bool = False) -> None: ...
     @classmethod
     def from_pretrained(
         cls,
@@ -72,18 +80,17 @@ class Translator:
         dtype: str = "auto",
         int8: bool = False,
         revision: str | None = None,
+        keep_model: bool = True,
     ) -> Translator:
         """Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown
         `dtype`."""
 
     @property
     def model(self):
-        """The Transformer itself, for attention maps and for changes: read again if its matrices were given
-        up."""
+        """The Transformer itself, for attention maps and for changes; raises `InputError` if it was given up."""
 
-    @property
-    def ready(self):
-        """The model prepared for decoding, with its weights as they are now."""
+    def refresh(self) -> None:
+        """Prepare `model` again, after it was changed by hand."""
 
     @property
     def cfg(self): ...
@@ -91,22 +98,38 @@ class Translator:
     def device(self): ...
     @property
     def dtype(self): ...
-    def __deepcopy__(self, memo): ...
-    def __reduce__(self): ...
+    def __getstate__(self): ...
+    def __setstate__(self, state) -> None: ...
     def encode(self, texts: list) -> list:
         """Sentences as ids; raises `TooLong` for one that is longer than the model."""
 
-    def search(self, rows: list, beam: int, alpha: float, n: int) -> list:
+    def search(self, rows: list, beam: int, alpha: float, n: int, keep_greedy: bool = False) -> list:
         """Decode one batch."""
 
+    def unknown(self, texts: list) -> list:
+        """What a translation cannot know."""
+
     def nbest(
-        self, texts: list, beam: int = 4, alpha: float = 0.6, n: int = 1, batch_tokens: int = 4096, parallel: int = 1
+        self,
+        texts: list,
+        beam: int = 4,
+        alpha: float = 0.6,
+        n: int = 1,
+        batch_tokens: int = 4096,
+        parallel: int = 1,
+        keep_greedy: bool = False,
     ) -> list:
         """The best translations of each text, in the order of the input; raises `InputError` for settings
         without sense."""
 
     def translate(
-        self, texts: list, beam: int = 4, alpha: float = 0.6, batch_tokens: int = 4096, parallel: int = 1
+        self,
+        texts: list,
+        beam: int = 4,
+        alpha: float = 0.6,
+        batch_tokens: int = 4096,
+        parallel: int = 1,
+        keep_greedy: bool = False,
     ) -> list:
         """Translate texts; raises `InputError` for settings that make no sense."""
 
@@ -122,8 +145,9 @@ class Translator:
         """Draw a translation of each text at random; raises `InputError` for settings that make no sense."""
 
     def score(self, texts: list, translations: list, batch_tokens: int = 1024) -> list:
-        """How probable the model finds given translations; raises `InputError` if a side has more, `TooLong`
-        as `encode`."""
+        """How probable the model finds given translations, without a length penalty: `nbest` divides this
+        number by `length_penalty(n, alpha)`, n tokens with EOS. Raises `InputError` if a side has more,
+        `TooLong` as `encode`."""
 
     def maps(self, source: list, target: list, look=None) -> dict:
         """All three kinds of attention while the model reads a sentence and this translation."""
@@ -131,6 +155,10 @@ class Translator:
     def attention(self, text: str) -> dict:
         """All attention while the model translates a sentence: every layer and head; raises `TooLong` if it
         does not fit."""
+
+    def show(self, text: str):
+        """A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not
+        fit."""
 
     def align(self, texts: list, translations: list | None = None) -> list:
         """Word links by the heads reaching most source words; raises `InputError` if a side has more,

@@ -74,12 +74,13 @@ def words_right(
 ) -> list:        # Per sentence a list of bools, one a target word
     "Which target words the model gets right, each given the right words before it."
     model, tokenizer = translator.model, translator.tokenizer
-    src, tgt = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
+    sides = tokenizer.source, tokenizer.target
+    src, tgt = (side.encode(list(texts)) for side, texts in zip(sides, zip(*pairs)))
     data, right = list(zip(src, tgt)), []
     for k in range(0, len(data), batch):
         b = make_batch(data[k:k + batch], model.cfg).to(translator.device)
         right += (model(b.src, b.tgt_in).argmax(-1) == b.tgt_out).tolist()
-    return [_whole_words(row, word_ids(tokenizer.pieces(ids))) for row, ids in zip(right, tgt)]
+    return [_whole_words(row, word_ids(tokenizer.target.pieces(ids))) for row, ids in zip(right, tgt)]
 
 def _whole_words(right, ids):
     words = [True]*(ids[-1] + 1)

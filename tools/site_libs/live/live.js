@@ -19,12 +19,15 @@ const translate = ({model, tokenizer}, text, beams) => {
   return {source: read, target: said, cross, ms}
 }
 
-// The corpus writes signs apart and begins in lower case, but for names and I.
+// As the corpus writes: signs apart, the first letter small but for names and I, a sign that it knows at the end. The
+// package does the same (`as_written` in lesson 16).
 const asInTheCorpus = (text, words) => {
-  const parts = text.replace(/([.,?!])/g, ' $1').split(/\s+/).filter(Boolean)
-  const first = parts[0]?.toLowerCase()
-  if (words.has(first)) parts[0] = first
-  if (parts.length && !/[.?!]/.test(parts[parts.length - 1])) parts.push('.')
+  const apart = text.replaceAll('’', "'").replace(/([.,?!])(?=[.,?!]*(?:\s|$))/g, ' $1').replace(/(\S)'s(?=\s|$)/g, "$1 's")
+  const parts = apart.split(/\s+/).filter(Boolean), last = parts.length - 1
+  if (!parts.length) return ''
+  if (words.has(parts[0].toLowerCase())) parts[0] = parts[0].toLowerCase()
+  if (parts[last] === '!' && !words.has('!')) parts[last] = '.'
+  if (!/[.?!。？！…]$/.test(parts[last])) parts.push('.')
   return parts.join(' ')
 }
 

@@ -160,23 +160,21 @@ const logSoftmax = scores => {
 
 const penalty = (length, alpha) => ((5 + length)/6)**alpha
 
-// Every open hypothesis with its 2k best next tokens; the 2k best of all, and first of all the greedy one.
+// Every open hypothesis with its 2k best next tokens; the 2k best of all.
 const candidates = (model, open, k) => {
   const all = open.flatMap(hypothesis => {
     const {scores, past} = model.step(hypothesis.past, hypothesis.last), logp = logSoftmax(scores)
     const best = [...logp.keys()].sort((a, b) => logp[b] - logp[a]).slice(0, 2*k)
-    return best.map((id, rank) => ({
-      past, last: id, ids: [...hypothesis.ids, id], logp: hypothesis.logp + logp[id], greedy: hypothesis.greedy && rank === 0,
-    }))
+    return best.map(id => ({past, last: id, ids: [...hypothesis.ids, id], logp: hypothesis.logp + logp[id]}))
   })
-  return all.sort((a, b) => b.greedy - a.greedy || b.logp - a.logp).slice(0, 2*k)
+  return all.sort((a, b) => b.logp - a.logp).slice(0, 2*k)
 }
 
 // Beam search with length penalty α. A finished hypothesis leaves the beam and is kept; the search ends when no open one
 // can become better than the best finished one, for log-probabilities only fall.
 export const beamSearch = (model, ids, k = 4, alpha = .6) => {
   const {bos_id, eos_id} = model.cfg, limit = longest(model, ids)
-  let open = [{past: model.begin(ids), last: bos_id, ids: [], logp: 0, greedy: true}], finished = []
+  let open = [{past: model.begin(ids), last: bos_id, ids: [], logp: 0}], finished = []
   for (let length = 1; length <= limit; length++) {
     const found = candidates(model, open, k), scored = ({ids, logp}) => ({ids, score: logp/penalty(length, alpha)})
     finished.push(...found.slice(0, k).filter(c => c.last === eos_id).map(scored))
