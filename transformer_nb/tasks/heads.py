@@ -415,7 +415,7 @@ with torch.no_grad():
         print([round(v, 2) for v in ((x - y).norm(dim=-1)/x.norm(dim=-1))[0].tolist()])
 ```""")
     right = 'b'
-    solution = """b: the encoder has no mask, so every position takes something from the changed word in the first
+    solution = """b: the encoder hides no word, so every position takes something from the changed word in the first
     layer, most of them a little. Higher up the others have changed more. So a weight on *is* in the second layer may
     well fetch something about the dog."""
     wrong = {'a': ('own-word', "that holds before the first layer; attention then carries something of the word to "

@@ -73,7 +73,7 @@ class WhoLooks(Value):
     memory can be computed once and used for every word that is written."""
     wrong = {'a': ('no-direction', "the masked box hides later German words, and no line leads back to the encoder"),
              'b': ('mask-forgotten', "*Garten* comes after *Hund*: look at the box that is masked"),
-             'd': ('encoder-masked', "the encoder has no mask: each of its words sees the whole source")}
+             'd': ('encoder-masked', "the encoder hides no word of the source: each of its words sees all of it")}
 
 class TheMoon(Value):
     """A word that it has never seen
