@@ -3,6 +3,7 @@ import json
 import pickle
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from transformer_nb import Translator
 from transformer_nb.batching import pad
-from transformer_nb.core import DiskError, InputError
+from transformer_nb.core import DiskError, HubError, InputError, MemoryFull
 from transformer_nb.decoding import beam_search
 from transformer_nb.evaluation import score
 from transformer_nb.corpora import Split, load_corpus
@@ -347,8 +348,41 @@ def test_the_hubs_cache_is_used_without_a_network(folder, tmp_path, monkeypatch)
     t = Translator.from_pretrained('Some-Body/opus-mt-en-de')
     assert t.about['tgt'] == 'de' and len(t.translate(SENTENCES[:1])) == 1
     assert Translator.from_pretrained('Some-Body/opus-mt-en-de', revision='2'*40).about['tgt'] == 'nl'
-    with pytest.raises(InputError, match='Some-Body/nothing: no such folder here, and not on the Hub'):
+    with pytest.raises(HubError, match='Some-Body/nothing: no such folder here, and not on the Hub'):
         Translator.from_pretrained('Some-Body/nothing')
+
+
+class Timeout(Exception): "As httpx has them, with which the Hub is asked: no OSError, no ValueError."
+
+
+@pytest.mark.parametrize('error, kind', [
+    (OSError(28, 'No space left on device'), DiskError), (ConnectionError('no route'), HubError),
+    (Timeout('too slow'), HubError)])
+def test_what_fails_while_fetching_has_its_kind(error, kind, monkeypatch):
+    "The disk is not the Hub; and the network's own errors, which are no OSError, are one line, too."
+    def fail(*_, **__): raise error
+    monkeypatch.setattr('huggingface_hub.snapshot_download', fail)
+    with pytest.raises(kind, match='Some-Body/model: .*not on the Hub') as e: read_model('Some-Body/model')
+    assert '\n' not in str(e.value)
+
+
+@pytest.mark.parametrize('name', ['config.json', 'model.safetensors', 'source.spm'])
+def test_a_file_that_may_not_be_read_is_the_disks_fault(folder, name, monkeypatch):
+    read = Path.read_bytes
+    def refuse(path):
+        if path.name == name: raise PermissionError(13, 'Permission denied')
+        return read(path)
+    monkeypatch.setattr(Path, 'read_bytes', refuse)
+    with pytest.raises(DiskError, match=f'{name}: cannot be read .*Permission denied'): from_marian(folder)
+
+
+def test_a_full_memory_is_no_broken_file(folder, monkeypatch):
+    def full(*_, **__): raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+    monkeypatch.setattr('transformer_nb.interop.tensors_from', full)
+    with pytest.raises(MemoryFull, match='reading a model: the memory is full'): from_marian(folder)
+    monkeypatch.undo()
+    monkeypatch.setattr(Transformer, 'load_state_dict', full)
+    with pytest.raises(MemoryFull, match='reading a model: the memory is full'): from_marian(folder)
 
 
 def test_without_the_extra_the_remedy_is_named(monkeypatch):

@@ -1,7 +1,9 @@
 """Every notebook runs from top to bottom without an error, as `nbdev-test` runs it, each in a process of its own;
 with --slow the cells marked `#| slow`, too: experiments of ten seconds and more, and what uses their results."""
+import json
 import re
 import sys
+from statistics import median
 
 import pytest
 
@@ -72,3 +74,15 @@ def test_a_cell_that_fails_is_noticed(tmp_path):
     write_nb(new_nb([mk_cell('x = 1'), mk_cell("assert x == 2, 'not two'")]), tmp_path/'wrong.ipynb')
     status, log = run_notebook(tmp_path/'wrong.ipynb', tmp_path)
     assert status == 1 and 'AssertionError: not two' in re.sub(r'\x1b\[[\d;]*m', '', log)
+
+
+def test_the_stored_table_of_stalls_is_that_of_the_results():
+    "A result that is measured anew must not leave the old numbers in the lesson."
+    results = json.loads((ROOT/'benchmarks/results/checkpoint_stall.json').read_text(encoding='utf-8'))
+    lesson = json.loads((FOLDER/'engine/03a_hosts.ipynb').read_text(encoding='utf-8'))
+    stored, = (''.join(out['data']['text/markdown']) for cell in lesson['cells'] for out in cell.get('outputs', [])
+               if 'checkpoint_stall.json' in ''.join(cell['source']))
+    for name, row in results.items():
+        for way, times in row['ways'].items():
+            waits, written = (median(times[part]) for part in ('stall_s', 'written_s'))
+            assert f"| {name} | {way} | {row['bytes']/1e9:.2f} | {waits:.2f} | {written:.2f} |" in stored, way

@@ -25,10 +25,13 @@ from torch import Tensor
 
 from . import checkpoints
 from .checkpoints import Checkpoint
-from .core import InputError
+from .core import DiskError, InputError
 from .engine.marian_nmt import is_npz, read_npz
+from .engine.runs import out_of_memory
 from .positional_encoding import sinusoids
-from .serving import new_export, push_to_hub, to_ctranslate2, to_onnx  # noqa: F401  other ways out
+from .serving import (
+    enough_memory, hub_error, new_export,
+    push_to_hub, to_ctranslate2, to_onnx)  # noqa: F401  other ways out
 from .tokenizer import TwoVocabularies, Vocabulary
 from .transformer import Transformer, TransformerConfig
 
@@ -36,9 +39,11 @@ from .transformer import Transformer, TransformerConfig
 AGAIN = 'download the whole folder again'
 
 def _bytes(file):
-    "What a file holds; raises `InputError`, naming it, where it cannot be read."
+    "What a file holds; raises `InputError`, naming it, where it is missing, `DiskError` where it cannot be read."
     try: return file.read_bytes()
-    except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as e:
+        raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
+    except OSError as e: raise DiskError(f"{file}: cannot be read ({e.strerror}); see to its permissions") from None
 
 def _json(file):
     "A table from a file; raises `InputError`, naming it, where it is missing or broken."
@@ -53,6 +58,7 @@ def _read(file, reader):
     data = _bytes(file)
     try: state = reader(data)
     except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as e:
+        if out_of_memory(e): raise
         raise InputError(f"{file}: broken, or not of numbers alone ({shorten(str(e), 120)}); {AGAIN}") from None
     if isinstance(state, dict) and all(isinstance(t, Tensor) for t in state.values()): return state
     raise InputError(f"{file}: holds other things than numbers; {AGAIN}")
@@ -233,6 +239,7 @@ def _model(file, state, config, generation):
         model.load_state_dict(weights, assign=True)
     except MissingWeight as e: raise InputError(f"{file}: {e.args[0]} is missing; {AGAIN}") from None
     except (RuntimeError, ValueError, IndexError, KeyError) as e:
+        if out_of_memory(e): raise
         raise InputError(f"{file}: does not fit config.json beside it ({shorten(str(e), 160)}); {AGAIN}") from None
     return model.eval()
 
@@ -273,7 +280,7 @@ def fetched(
     path:str|Path,     # Folder, or id on the Hub such as Helsinki-NLP/opus-mt-en-de
     revision:str=None  # On the Hub: branch, tag or commit
 ) -> Path:             # A folder on this machine
-    "A model's folder, fetched by huggingface_hub if need be; raises `InputError` if it is neither here nor there."
+    "A model's folder, fetched by huggingface_hub if need be; raises `InputError` or `HubError`."
     if Path(path).is_dir(): return Path(path)
     if not _on_hub(path): raise InputError(f"{path}: no such folder; give a model's folder, or its id on the Hub")
     try: from huggingface_hub import snapshot_download
@@ -284,11 +291,11 @@ def fetched(
         folder = Path(snapshot_download(str(path), revision=revision, allow_patterns=HUB_FILES))
         if not (folder/'model.safetensors').exists():
             snapshot_download(str(path), revision=revision, allow_patterns='pytorch_model.bin')
-    except (OSError, ValueError) as e:  # each of its errors is one of these
-        raise InputError(f"{path}: no such folder here, and not on the Hub ({shorten(str(e), 160)})") from None
+    except Exception as e: raise hub_error(e, f"{path}: no such folder here, and not on the Hub") from None
     return folder
 
 # %% ../nbs/20_interop.ipynb #629df671
+@enough_memory('reading a model')
 def from_marian(
     path:str|Path,     # Folder of a MarianMTModel or of Marian NMT, or an id on the Hub
     device:str='cpu',  # torch device
@@ -392,6 +399,7 @@ def _about(found, separate):
 MARIAN_FILES = ('config.json', 'generation_config.json', 'tokenizer_config.json', 'model.safetensors', 'vocab.json',
     'target_vocab.json', 'source.spm', 'target.spm')
 
+@enough_memory('Marian export')
 def to_marian(
     found,         # What has a .model and a .tokenizer: a Checkpoint or a Translator
     path:str|Path  # Folder to write; an older export there is replaced

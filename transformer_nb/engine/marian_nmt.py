@@ -15,7 +15,7 @@ import numpy as np
 import sentencepiece as spm
 import torch
 
-from ..core import InputError
+from ..core import DiskError, InputError
 
 # %% ../../nbs/engine/08_marian_nmt.ipynb #63be0c2a
 AGAIN = 'download the whole folder again'
@@ -100,7 +100,9 @@ def _in_their_words(config, weights):
 # %% ../../nbs/engine/08_marian_nmt.ipynb #70e2372d
 def _read(file, *how):
     try: return file.read_text(*how) if how else file.read_bytes()
-    except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as e:
+        raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
+    except OSError as e: raise DiskError(f"{file}: cannot be read ({e.strerror}); see to its permissions") from None
     except UnicodeDecodeError: raise InputError(f"{file}: broken (not UTF-8); {AGAIN}") from None
 
 def _ids(file):
@@ -134,6 +136,7 @@ def read_npz(
     vocabs = [folder/Path(name).name for name in listed.get('vocabs') or ['vocab.spm']*2]
     try: weights = dict(np.load(file, allow_pickle=False))
     except FileNotFoundError: raise InputError(f"{file}: missing; {AGAIN}") from None
+    except PermissionError as e: raise DiskError(f"{file}: cannot be read ({e}); see to its permissions") from None
     except (OSError, ValueError, EOFError, BadZipFile) as e:
         raise InputError(f"{file}: broken ({e}); {AGAIN}") from None
     try: config = _yaml(weights['special:model.yml'].tobytes().rstrip(b'\0').decode(), file)
