@@ -416,8 +416,8 @@ with torch.no_grad():
 ```""")
     right = 'b'
     solution = """b: nothing is hidden in the encoder, so every position takes something from the changed word in the
-    first layer, most of them a little. Higher up the others have changed more. So a weight on *is* in the second layer may
-    well fetch something about the dog."""
+    first layer, most of them a little. Higher up the others have changed more. So a weight on *is* in the second layer
+    may well fetch something about the dog."""
     wrong = {'a': ('own-word', "that holds before the first layer; attention then carries something of the word to "
                                "every position"),
              'c': ('neighbours', "so it would be with a convolution; attention reaches every position in one layer"),
