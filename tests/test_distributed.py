@@ -116,8 +116,8 @@ def test_stopped_together(tmp_path):
         out,
     ]
     with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True) as group:
-        while group.poll() is None and not (out/'metrics.jsonl').exists(): time.sleep(.01)
-        time.sleep(.3)
+        metrics = out/'metrics.jsonl'
+        while group.poll() is None and not (metrics.exists() and metrics.stat().st_size): time.sleep(.01)  # one step
         group.send_signal(signal.SIGTERM)
         err = group.communicate(timeout=600)[1]
     assert 'go on with --resume' in err, err

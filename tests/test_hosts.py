@@ -164,7 +164,7 @@ def test_slow_disk(network, tmp_path, whole):
     run = new_run(front, tmp_path, '--slow-disk')
     for host in both: run.begin(host)
     run.wait_for_step(4)
-    time.sleep(1)
+    while not list(run.out.glob('.step-*.tmp')): time.sleep(.01)
     both[0].kill()
     assert all(checkpoints.verify(path) is None for path in checkpoints.steps(run.out))
     run.begin(both[0])

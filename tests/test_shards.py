@@ -190,20 +190,34 @@ def test_a_worker_that_was_ended_is_a_lost_process():
     with pytest.raises(ProcessLost, match='with fewer workers'): list(sh.in_order(os._exit, [(1,)]*3, 2))
 
 
-def test_kill_9_of_the_first_process_ends_its_workers(text, tmp_path):
-    slow = ('import sys, time; from transformer_nb.engine import shards as sh; '
-        'print(list(sh.in_order(time.sleep, ((.5,) for _ in range(1000)), 2)))')
-    process = subprocess.Popen([sys.executable, '-c', slow], start_new_session=True)
+AT_WORK = '''
+import os, sys, time
+from pathlib import Path
+from transformer_nb.engine.shards import in_order
+
+def begin(folder):
+    Path(folder, str(os.getpid())).touch()  # a worker that has begun
+    time.sleep(3600)
+
+if __name__ == '__main__': list(in_order(begin, ((sys.argv[1],) for _ in range(9)), 2))
+'''
+
+
+def test_kill_9_of_the_first_process_ends_its_workers(tmp_path):
     import psutil
-    children = []
-    for _ in range(200):
-        time.sleep(.1)
-        children = [p for p in psutil.Process(process.pid).children() if 'spawn_main' in ' '.join(p.cmdline())]
-        if len(children) == 2: break
-    time.sleep(4)  # until they have begun
+    (tmp_path/'script.py').write_text(AT_WORK)
+    begun = tmp_path/'begun'
+    begun.mkdir()
+    env = os.environ | {'PYTHONPATH': str(ROOT)}
+    process = subprocess.Popen([sys.executable, tmp_path/'script.py', begun], env=env)
+    while len(list(begun.iterdir())) < 2:
+        assert process.poll() is None
+        time.sleep(.01)
+    children = [psutil.Process(int(file.name)) for file in begun.iterdir()]
     process.kill()
     process.wait()
-    gone, alive = psutil.wait_procs(children, timeout=20)
+    gone, alive = psutil.wait_procs(children, timeout=120)
+    for child in alive: child.kill()
     assert len(gone) == 2 and not alive
 
 
