@@ -9,6 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+pytest.importorskip('ctranslate2')  # of the extra interop, as onnx and huggingface_hub are
+pytest.importorskip('onnx')
 import torch
 from torch.nn.utils import prune
 
