@@ -14,10 +14,12 @@ __all__ = [
     "ONNX_FILES",
     "CT2_FILES",
     "CARD",
+    "DISK",
     "Grown",
     "SourceSide",
     "never",
     "OneStep",
+    "enough_memory",
     "to_carry",
     "needed",
     "new_export",
@@ -25,6 +27,7 @@ __all__ = [
     "OnnxModel",
     "to_ctranslate2",
     "model_card",
+    "hub_error",
     "push_to_hub",
 ]
 
@@ -63,6 +66,10 @@ class OneStep(nn.Module):
         """All layers of the decoder, for one token of each sentence."""
 
     def __call__(self, ids: Tensor, position: Tensor, src: Tensor, memory: list, past: list) -> tuple: ...
+
+@contextmanager
+def enough_memory(what: str):
+    """In this block a full memory becomes `MemoryFull`, in a line."""
 
 def to_carry(found) -> Transformer:
     """The model as it may be exported; raises `InputError` where a part was changed, or the tokenizer is
@@ -110,6 +117,11 @@ def model_card(found, repo_id: str, license: str = "unknown") -> str:
     """What the Hub shows of a model: languages, corpus, steps, scores with signatures, licence, how to use
     it."""
 
+DISK: tuple
+
+def hub_error(e: Exception, line: str):
+    """The kind of a failure with the Hub, and its line."""
+
 def push_to_hub(
     found,
     repo_id: str,
@@ -118,5 +130,4 @@ def push_to_hub(
     token: str | None = None,
     branch: str | None = None,
 ) -> str:
-    """Upload a checkpoint and its model card to the Hugging Face Hub; raises `InputError` where that
-    fails."""
+    """Upload a checkpoint and its model card to the Hugging Face Hub; raises `HubError` where that fails."""
