@@ -404,6 +404,16 @@ def test_compare():
     }
 
 
+def test_compare_takes_words_as_score_does():
+    "Japanese without spaces: by 13a a sentence is one word, and the difference would be of another BLEU."
+    good, ref = ['犬が公園を歩いている。', '猫が家で寝ている。']*5, ['犬が公園を走っている。', '猫は家で寝ている。']*5
+    bad = ['犬が歩く。', '猫が寝る。']*5
+    found = compare(bad, good, ref, tokenize='char')['BLEU']
+    assert found['scores'] == tuple(score(out, ref, tokenize='char')['BLEU']['score'] for out in (bad, good))
+    assert found['difference'] > 20 and 'tok:char' in found['signature']
+    with pytest.raises(InputError, match='none of this name'): compare(bad, good, ref, tokenize='words')
+
+
 def test_compare_sees_no_proof_in_few_sentences():
     "Where k translations differ, no permutation test can give less than 2^(1-k)."
     ref = SENTENCES[:80]

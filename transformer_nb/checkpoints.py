@@ -329,14 +329,17 @@ def remove(
 def load(
     path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
     device:str='cpu',     # torch device
-    verified:bool=False   # Has this process just verified this directory? Then no file is hashed again
+    verified:bool=False,  # Has this process just verified this directory? Then no file is hashed again
+    tokenizer=None        # The one it was saved with, where that is of a class of your own (tokenizer.TokenizerLike)
 ) -> Checkpoint:
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
     path, data, files = _open(path, FILES[:4], verified)  # the optimizer's state is checked, but not kept
     model, file = _model(path, data).to(device), path/'tokenizer.model'
-    with _refusing(file, 'no SentencePiece model', RuntimeError, ValueError, KeyError):
-        tokenizer = read_tokenizer(data[file.name]) if file.name in data else None
-    return Checkpoint(model, tokenizer, _json(path/'training.json', data.get('training.json', '{}')), path, files)
+    why = 'no SentencePiece model; was it saved with a tokenizer of your own? Then give that one, tokenizer=…'
+    with _refusing(file, why, RuntimeError, ValueError, KeyError, TypeError):
+        found = read_tokenizer(data[file.name], tokenizer) if file.name in data else None
+    if tokenizer is not None: _check_vocabulary(path, found, tokenizer, 'give the one that it was saved with')
+    return Checkpoint(model, found, _json(path/'training.json', data.get('training.json', '{}')), path, files)
 
 def load_transformer(
     path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
@@ -377,13 +380,15 @@ def check_fits(
         theirs, ours = getattr(found.model.cfg, f.name), getattr(cfg, f.name)
         if theirs != ours:
             raise InputError(f"{found.path}: of another model ({f.name} is {theirs!r}, not {ours!r}); {remedy}")
-    if (found.tokenizer and found.tokenizer.model) == (tokenizer and tokenizer.model): return
-    pairs = enumerate(zip_longest(_pieces(found.tokenizer), _pieces(tokenizer)))
-    why = next(
-        (f'piece {i} is {theirs!r}, not {ours!r}' for i, (theirs, ours) in pairs if theirs != ours),
-        'the same pieces, joined by other rules',
-    )
-    raise InputError(f"{found.path}: of another vocabulary ({why}); {remedy}")
+    _check_vocabulary(found.path, found.tokenizer, tokenizer, remedy)
+
+def _check_vocabulary(path, theirs, ours, remedy):
+    "Raises `InputError`, naming the first different piece, if a checkpoint's tokenizer is another than ours."
+    if (theirs and theirs.model) == (ours and ours.model): return
+    pairs = enumerate(zip_longest(_pieces(theirs), _pieces(ours)))
+    why = next((f'piece {i} is {a!r}, not {b!r}' for i, (a, b) in pairs if a != b),
+        'the same pieces, joined by other rules')
+    raise InputError(f"{path}: of another vocabulary ({why}); {remedy}")
 
 def _pieces(tokenizer): return tokenizer.pieces(list(range(tokenizer.vocab_size))) if tokenizer else []
 
@@ -414,14 +419,15 @@ def load_optimizer(
 # %% ../nbs/13_checkpoints.ipynb #04361b43
 def average(
     paths:list,     # Checkpoint directories of one run
-    out:str|Path    # Directory to write
+    out:str|Path,   # Directory to write
+    tokenizer=None  # As for `load`
 ) -> Checkpoint:  # The average, as written
     "The mean of checkpoints' weights (§6.1: the last 5 of base, 20 of big), written; `InputError` for unlike models."
     if not paths: raise InputError(f"{out}: nothing to average; train first")
-    last = load(paths[-1])
+    last = load(paths[-1], tokenizer=tokenizer)
     total = {k: v.double() for k, v in last.model.state_dict().items()}
     for path in paths[:-1]:  # one at a time: 20 big models need not fit into memory together
-        found = load(path)
+        found = load(path, tokenizer=tokenizer)
         check_fits(found, last.model.cfg, last.tokenizer)
         for k, v in found.model.state_dict().items(): total[k] += v
     last.model.load_state_dict({k: v/len(paths) for k, v in total.items()})

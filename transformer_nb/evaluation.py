@@ -53,13 +53,14 @@ def score(
 
 # %% ../nbs/15b_evaluation.ipynb #e0b50743
 def compare(
-    a:list,         # Translations of one system
-    b:list,         # Translations of another, of the same sentences
-    references:list # What they should be, same order
+    a:list,             # Translations of one system
+    b:list,             # Translations of another, of the same sentences
+    references:list,    # What they should be, same order
+    tokenize:str='13a'  # What sacreBLEU takes for words, as for `score`
 ) -> dict:  # 'BLEU' and 'chrF': 'scores' (a, b), 'difference' b − a, 'p', 'signature'
     "Is b better than a, or is it chance? Paired approximate randomisation, 10,000 trials; raises what `score` raises."
     for hypotheses in (a, b): check_lines(hypotheses, references)
-    metrics, changed = _metrics(), sum(x != y for x, y in zip(a, b))
+    metrics, changed = _metrics(tokenize), sum(x != y for x, y in zip(a, b))
     signatures, results = PairedTest([('a', a), ('b', b)], metrics, [references], test_type='ar')()
     # sacreBLEU counts only trials that differ by *more*, so equal systems would get 0.0001.
     # But of the 2^changed ways to swap, two (swap none, swap all) differ by just as much.

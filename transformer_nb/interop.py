@@ -332,11 +332,12 @@ def is_marian(
 def read_model(
     path:str|Path,     # Checkpoint directory, run, 'demo', folder of a MarianMTModel, or id on the Hub
     device:str='cpu',  # torch device
-    revision:str=None  # On the Hub: branch, tag or commit
+    revision:str=None, # On the Hub: branch, tag or commit
+    tokenizer=None     # Of a checkpoint that was saved with one of your own, see `checkpoints.load`
 ) -> Checkpoint:
     "A model of this package or of Marian's kind; raises `InputError` as `checkpoints.load` and `from_marian` do."
     folder = fetched(path, revision) if _on_hub(path) else Path(path)
-    return from_marian(folder, device) if is_marian(folder) else checkpoints.load(folder, device)
+    return from_marian(folder, device) if is_marian(folder) else checkpoints.load(folder, device, tokenizer=tokenizer)
 
 # %% ../nbs/20_interop.ipynb #516150ae
 def _check_expressible(cfg):

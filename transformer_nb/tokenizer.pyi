@@ -3,7 +3,7 @@
 import re
 import sentencepiece as spm
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 __all__ = [
     "PAD",
@@ -14,6 +14,7 @@ __all__ = [
     "Special",
     "Tokenizer",
     "train_tokenizer",
+    "TokenizerLike",
     "check_tokenizer",
     "Vocabulary",
     "TwoVocabularies",
@@ -76,6 +77,26 @@ class Tokenizer:
 def train_tokenizer(texts, vocab_size: int | None = None, kind: str = "bpe") -> Tokenizer:
     """Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."""
 
+class TokenizerLike(Protocol):
+    """What the library asks of a tokenizer; a class of your own inherits the rest from it."""
+
+    vocab_size: int
+    pad_id: int
+    bos_id: int
+    eos_id: int
+    unk_id: int
+    model: bytes
+
+    def encode(self, texts: list) -> list: ...
+    def decode(self, ids: list) -> list: ...
+    def pieces(self, ids: list) -> list: ...
+    @property
+    def source(self): ...
+    @property
+    def target(self): ...
+    def tag(self, text: str) -> str: ...
+    def save(self, path: str | Path) -> None: ...
+
 def check_tokenizer(tokenizer, cfg) -> None:
     """Raises `InputError`, naming the first difference, if a vocabulary has another size or special ids
     than the model."""
@@ -123,6 +144,7 @@ class TwoVocabularies:
     eos_id: Any
     unk_id: Any
     tag: Any
+    encode: Any
     pieces: Any
     decode: Any
 
@@ -135,5 +157,6 @@ class TwoVocabularies:
     def save(self, path: str | Path) -> None:
         """Write both vocabularies into one file."""
 
-def read_tokenizer(data: bytes):
-    """A tokenizer of either kind; raises `RuntimeError`, `ValueError` or `KeyError` where it is broken."""
+def read_tokenizer(data: bytes, own: TokenizerLike | None = None) -> TokenizerLike:
+    """A tokenizer of any kind; raises `RuntimeError`, `ValueError` or `KeyError` where it is broken or
+    unknown."""

@@ -397,7 +397,7 @@ def _tidy(self:Trainer):
 def _average(self:Trainer):
     "The mean of the last regular checkpoints; one that has been damaged meanwhile is left out."
     last = map(self._place, self.marks[-self.cfg.average_last:])
-    checkpoints.average(list(filter(_is_valid, last)), self.out/'averaged')
+    checkpoints.average(list(filter(_is_valid, last)), self.out/'averaged', self.tokenizer)
 
 # %% ../nbs/14_training.ipynb #e5342a07
 SAME = 'seed', 'batch_tokens', 'accumulate'
@@ -420,7 +420,7 @@ def resume(self:Trainer,
     just_verified = not found
     if not found:
         newest = self.world.from_first(lambda: checkpoints.newest(self.out))  # the same for all, whatever they see
-        found = checkpoints.load(newest, verified=self.first)  # process 0 has read it all to choose it
+        found = checkpoints.load(newest, verified=self.first, tokenizer=self.tokenizer)  # process 0 has read it all
         checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
         self.model.load_state_dict(found.model.state_dict())
     settings = run_of(found)['settings']

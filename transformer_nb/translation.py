@@ -159,11 +159,12 @@ def from_pretrained(cls:Translator,
     dtype:str='auto',   # float32, bfloat16, float16, or auto: on a CPU float32, on a GPU what it is fastest in
     int8:bool=False,    # Decode with 8-bit weights (on the CPU)?
     revision:str=None,  # Of a model on the Hub: branch, tag or commit
-    keep_model:bool=True # Keep the model itself, for scores, attention maps and changes? Without it: half the memory
+    keep_model:bool=True, # Keep the model itself, for scores, attention maps and changes? Without it: half the memory
+    tokenizer=None       # Of a checkpoint that was saved with one of your own, see `checkpoints.load`
 ) -> Translator:
     "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown `dtype`."
     device = default_device('cpu' if int8 and device == 'auto' else device)
-    kind, found = _dtype(dtype, device), read_model(path, device, revision)
+    kind, found = _dtype(dtype, device), read_model(path, device, revision, tokenizer)
     if found.tokenizer is None:
         raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
     model = found.model.to(kind)

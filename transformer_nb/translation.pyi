@@ -81,6 +81,7 @@ class Translator:
         int8: bool = False,
         revision: str | None = None,
         keep_model: bool = True,
+        tokenizer=None,
     ) -> Translator:
         """Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown
         `dtype`."""

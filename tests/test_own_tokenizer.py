@@ -1,0 +1,98 @@
+"A tokenizer of one's own: what the library asks of it, and that a run with it is trained, saved, resumed and loaded."
+import pytest
+import torch
+
+from transformer_nb import Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, checkpoints
+from transformer_nb.core import InputError
+from transformer_nb.corpora import load_builtin
+from transformer_nb.tokenizer import TokenizerLike, TwoVocabularies, Vocabulary, read_tokenizer, train_tokenizer
+
+PAIRS = load_builtin(300)['train'].pairs[:40]
+TEXTS = [side for pair in PAIRS for side in pair]
+ALPHABET = ''.join(sorted(set(''.join(TEXTS))))
+
+
+class Letters(TokenizerLike):
+    "Each letter is a piece; of the rest of the protocol it has what `TokenizerLike` gives."
+    pad_id, bos_id, eos_id, unk_id = range(4)
+    def __init__(self, letters): self.letters, self.model = letters, letters.encode()
+    @property
+    def vocab_size(self): return len(self.letters) + 4
+    def encode(self, texts): return [[self.letters.find(c) + 4 if c in self.letters else 3 for c in t] for t in texts]
+    def pieces(self, ids): return [self.letters[i - 4] if i > 3 else '' for i in ids]
+    def decode(self, ids): return [''.join(self.pieces(row)) for row in ids]
+
+
+class Json(Letters):
+    "Its bytes begin as those of two vocabularies do."
+    def __init__(self, letters):
+        super().__init__(letters)
+        self.model = b'{"source": 3, "target": 3}'
+
+
+def trainer(tokenizer, out, steps):
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(tokenizer.vocab_size, 1, 16, 32, 2, max_len=256))
+    cfg = TrainingConfig(steps=steps, batch_tokens=2000, warmup=5, every=2, device='cpu')
+    return Trainer(model, tokenizer=tokenizer, train=PAIRS, cfg=cfg, out=out)
+
+
+@pytest.fixture(scope='module', params=[Letters, Json])
+def run(request, tmp_path_factory):
+    "Trained to its end, where checkpoints are averaged, and gone on with: the tokenizer, and the directory."
+    tokenizer, out = request.param(ALPHABET), tmp_path_factory.mktemp('own')/'run'
+    trainer(tokenizer, out, 4).fit(quiet=True)
+    again = trainer(tokenizer, out, 6)
+    again.resume()
+    again.fit(quiet=True)
+    return tokenizer, out
+
+
+def test_a_run_is_loaded_with_its_tokenizer(run):
+    tokenizer, out = run
+    assert checkpoints.load(out, tokenizer=tokenizer).tokenizer is tokenizer
+    translator = Translator.from_pretrained(out, device='cpu', tokenizer=tokenizer)
+    assert translator.tokenizer is tokenizer and len(translator.translate([PAIRS[0][0]], beam=1)) == 1
+
+
+def test_without_it_one_line_says_so(run):
+    _, out = run
+    for load in (checkpoints.load, Translator.from_pretrained):
+        with pytest.raises(InputError, match=r'tokenizer\.model: .*tokenizer of your own.*tokenizer=') as e: load(out)
+        assert '\n' not in str(e.value)
+
+
+def test_another_tokenizer_is_refused(run, tmp_path):
+    tokenizer, out = run
+    if type(tokenizer) is Letters:
+        with pytest.raises(InputError, match='tokenizer of your own'):
+            checkpoints.load(out, tokenizer=Letters(ALPHABET[::-1]))
+    pieces = train_tokenizer(TEXTS, 200)
+    trainer(pieces, tmp_path/'run', 2).fit(quiet=True)
+    with pytest.raises(InputError, match="of another vocabulary .piece 0 is '<pad>', not ''"):
+        checkpoints.load(tmp_path/'run', tokenizer=tokenizer)
+    assert checkpoints.load(tmp_path/'run', tokenizer=pieces).tokenizer is pieces
+
+
+@pytest.mark.parametrize('name', ['vocab_size', 'unk_id', 'model', 'encode', 'pieces', 'source', 'tag', 'save'])
+def test_what_is_missing_is_named_before_training(name, tmp_path):
+    "By the first look at a tokenizer, and not by a traceback in the middle of something."
+    class Partial:
+        def __getattr__(self, asked):
+            if asked == name or asked.startswith('_'): raise AttributeError(asked)
+            return getattr(Letters(ALPHABET), asked)
+    model = Transformer(TransformerConfig(len(ALPHABET) + 4, 1, 16, 32, 2))
+    with pytest.raises(InputError, match=f"Partial is no tokenizer, it has no '{name}'.*TokenizerLike"):
+        checkpoints.save(tmp_path/'out', model, Partial())
+    assert not (tmp_path/'out').exists()
+
+
+def test_the_librarys_own_fulfil_the_protocol():
+    "Also that of two vocabularies, whose `encode` is its source's."
+    pieces = train_tokenizer(TEXTS, 200)
+    ids = {piece: i for i, piece in enumerate(pieces.pieces(range(200)))}
+    two = TwoVocabularies(*(Vocabulary(pieces.model, ids, 200) for _ in range(2)), bos_id=1)
+    for tokenizer in (pieces, two, read_tokenizer(two.model)):
+        model = Transformer(TransformerConfig(200, 1, 16, 32, 2))
+        Translator(model, tokenizer)
+        assert tokenizer.decode(tokenizer.encode(TEXTS[:3])) == TEXTS[:3]
