@@ -16,7 +16,7 @@ from conftest import TORCH, two_processes
 from transformer_nb import checkpoints
 from transformer_nb.core import DiskError, InputError
 from transformer_nb.optimizer import adam
-from transformer_nb.tokenizer import train_tokenizer
+from transformer_nb.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 
@@ -296,10 +296,9 @@ def test_a_pickle_is_refused_and_not_run(ckpt, tmp_path, monkeypatch, zipped, si
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
-class Breaks:
+class Breaks(TokenizerLike):
     "A tokenizer whose writing fails half-way."
-    vocab_size, pad_id, bos_id, eos_id = 61, 0, 1, 2
-    source = target = property(lambda self: self)
+    vocab_size, pad_id, bos_id, eos_id, unk_id, model = 61, 0, 1, 2, 3, b'half'
     def __init__(self, error): self.error = error
     def save(self, path):
         path.write_bytes(b'half')
@@ -691,7 +690,7 @@ def test_average_is_the_mean(tmp_path, tokenizer):
 def test_average_reads_every_checkpoint_once(tmp_path, monkeypatch):
     for i in range(3): checkpoints.save(tmp_path/f'step-{i:07}', make(i))
     read, load = [], checkpoints.load
-    monkeypatch.setattr(checkpoints, 'load', lambda path: (read.append(path.name), load(path))[1])
+    monkeypatch.setattr(checkpoints, 'load', lambda path, **more: (read.append(path.name), load(path, **more))[1])
     mean = checkpoints.average(checkpoints.steps(tmp_path), tmp_path/'averaged')
     assert sorted(read) == ['step-0000000', 'step-0000001', 'step-0000002']
     for k, v in load(tmp_path/'averaged').model.state_dict().items(): assert torch.equal(v, mean.model.state_dict()[k])

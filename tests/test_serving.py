@@ -160,7 +160,7 @@ def test_ctranslate2_searches_as_we_do(tmp_path, demo):
     "Beam search without length penalties, on the demo model, whose outputs end before any limit."
     to_ctranslate2(demo, tmp_path/'ct2')
     rows = encoded(demo, load_builtin(300)['test'][:60])
-    ours = [hyps[0].ids for hyps in beam_search(demo.model, pad(rows), 4, 0., keep_greedy=False)]
+    ours = [hyps[0].ids for hyps in beam_search(demo.model, pad(rows), 4, 0.)]
     assert by_ctranslate2(demo, tmp_path/'ct2', rows, beam_size=4, length_penalty=0) == ours
 
 
@@ -359,7 +359,7 @@ def test_a_full_disk_leaves_what_was_there(export, place, tmp_path, small, monke
     else: monkeypatch.setattr(serving, '_write_json', full)
     if place == 'last file': monkeypatch.setattr(serving, '_write_graph', lambda *given: [{}, {}])  # in no time
     path = tmp_path/'out' if export is to_ctranslate2 else tmp_path/'new'
-    said = refusal(export, small, path)
+    said = refusal(export, small, path, kind=DiskError)
     assert str(path) in said and 'No space left on device' in said and 'make room' in said
 
 
@@ -460,7 +460,7 @@ def test_500_sentences_by_ctranslate2(tmp_path, demo, test_split):
     assert len(rows) == 500
     for kind in (None, 'int8'): to_ctranslate2(demo, tmp_path/str(kind), kind)
     assert by_ctranslate2(demo, tmp_path/'None', rows, beam_size=1) == greedy(demo.model, pad(rows))
-    ours = [hyps[0].ids for hyps in beam_search(demo.model, pad(rows), 4, 0., keep_greedy=False)]
+    ours = [hyps[0].ids for hyps in beam_search(demo.model, pad(rows), 4, 0.)]
     assert by_ctranslate2(demo, tmp_path/'None', rows, beam_size=4, length_penalty=0) == ours
     theirs = by_ctranslate2(demo, tmp_path/'int8', rows, beam_size=4, length_penalty=0)
     print('BLEU of CTranslate2 with 8 bits:', bleu(demo, theirs, references))  # of its kernels on this processor

@@ -25,7 +25,7 @@ from transformer_nb.engine import inference as inference_module
 from transformer_nb.engine.inference import DecoderCache, decode_step, inference
 from transformer_nb.experiments.heads import averaged_heads, cut_path, uniform_heads, without_heads
 from transformer_nb.multihead import MultiHeadAttention
-from transformer_nb.tokenizer import train_tokenizer
+from transformer_nb.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig
 from transformer_nb.translation import Translator, _side_by_side
 
@@ -480,11 +480,9 @@ def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path):
 # old id -> new id: PAD 0 -> 3, BOS 1 -> 0, EOS 2 -> 1, unknown 3 -> 2
 NEW = torch.tensor([3, 0, 1, 2, *range(4, 40)])
 
-class Renamed:
+class Renamed(TokenizerLike):
     "The tokenizer with the new ids."
-    pad_id, bos_id, eos_id, unk_id, vocab_size = 3, 0, 1, 2, 40
-    source = target = property(lambda self: self)
-    def tag(self, text): return ''
+    pad_id, bos_id, eos_id, unk_id, vocab_size, model = 3, 0, 1, 2, 40, b'renamed'
     def encode(self, texts): return [NEW[ids].tolist() for ids in TOKENIZER.encode(texts)]
     def decode(self, rows): return TOKENIZER.decode([NEW.argsort()[ids].tolist() for ids in rows])
     def pieces(self, ids): return TOKENIZER.pieces(NEW.argsort()[ids].tolist())
