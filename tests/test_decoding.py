@@ -154,7 +154,7 @@ OLD_CPU = torch.backends.cpu.get_cpu_capability() == 'DEFAULT'
 
 @pytest.mark.skipif('fbgemm' not in torch.backends.quantized.supported_engines, reason='needs an x86 CPU')
 @pytest.mark.skipif(TORCH < (2, 13), reason='oneDNN takes another order: then there is no table')
-@pytest.mark.skipif(OLD_CPU, reason='on a processor without AVX2 oneDNN takes another order: there is no table')
+@pytest.mark.skipif(OLD_CPU, reason='a processor without AVX2: there oneDNN takes another order')
 def test_the_table_is_the_prepared_matrix_itself():
     "If oneDNN takes another order one day, decoding stays right, but a single sentence loses speed."
     linear = torch.nn.Linear(256, 512)
