@@ -19,9 +19,9 @@ from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.experiments.alignment import align
 from transformer_nb.experiments.heads import (averaged_heads, dependency, per_head, uniform_heads, without_heads,
                                                words_right)
-from transformer_nb.tokenizer import train_tokenizer
+from transformer_nb.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
-from transformer_nb.translation import Translator, spell, word_ids
+from transformer_nb.translation import Translator, as_written, spell, word_ids
 
 RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
 EVIL = '</div><script>document.title = "broken"</script>" \' & <b>'
@@ -118,13 +118,15 @@ def test_compact_is_json_and_expands():
 def test_maps_of_words_are_distributions(translator, source, target):
     maps = forced_attention(translator, source, target)
     words = to_words(maps)
-    assert [len(words['source']), len(words['target'])] == [len(source.split()) + 1, len(target.split()) + 1]
+    sides = [as_written(text, translator.about['writing'][side]).split()
+        for side, text in (('source', source), ('target', target))]
+    assert [len(words['source']), len(words['target'])] == [len(side) + 1 for side in sides]
     for kind in KINDS:
         assert words[kind].shape[2:] == tuple(map(len, labels(words, kind)))
         assert torch.allclose(words[kind].sum(-1), torch.ones(()), atol=1e-5)
     for fed in (False, True):
         links = [link for layer in align(maps, fed) for head in layer for link in head]
-        assert all(0 <= i < len(source.split()) and 0 <= j < len(target.split()) for i, j in links)
+        assert all(0 <= i < len(sides[0]) and 0 <= j < len(sides[1]) for i, j in links)
 
 
 def test_words_right_has_one_answer_a_word(translator):
@@ -134,10 +136,10 @@ def test_words_right_has_one_answer_a_word(translator):
     assert words_right(translator, pairs, batch=7) == words_right(translator, pairs, batch=40)
 
 
-class Sides:
+class Sides(TokenizerLike):
     "Two vocabularies of one size, as models from elsewhere have them."
     source, target = train_tokenizer(['a dog runs .', 'a cat sees it .'], 40), train_tokenizer(['ein Hund läuft .'], 40)
-    pad_id, bos_id, eos_id, unk_id, vocab_size = 0, 1, 2, 3, 40
+    pad_id, bos_id, eos_id, unk_id, vocab_size, model = 0, 1, 2, 3, 40, b''
 
 
 def test_each_side_has_its_own_vocabulary():

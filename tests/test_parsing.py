@@ -17,6 +17,7 @@ from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.parsing import (DEPTH, Parse, Parser, Tree, TreeSearch, TreesOnly, choose, f1, leaves, linearise,
                                     load_trees, plain, read_trees, repair, shape, silver, spell, tokens_of,
                                     train_parser, tree_tokenizer, words_of)
+from transformer_nb.tokenizer import TokenizerLike
 from transformer_nb.transformer import Transformer
 
 LABELS = ['S', 'NP', 'VP', 'PP', 'PRT', 'ADVP', 'TOP']
@@ -331,10 +332,8 @@ def test_the_special_ids_are_those_of_model_and_tokenizer(parser, trees):
     inner, model = parser.tokenizer, parser.model
     new = torch.tensor([3, 0, 1, 2, *range(4, inner.vocab_size)])
     old = new.argsort()
-    class Renamed:
-        pad_id, bos_id, eos_id, unk_id, vocab_size = 3, 0, 1, 2, inner.vocab_size
-        source = target = property(lambda self: self)
-        def tag(self, text): return ''
+    class Renamed(TokenizerLike):
+        pad_id, bos_id, eos_id, unk_id, vocab_size, model = 3, 0, 1, 2, inner.vocab_size, inner.model
         def encode(self, texts): return [new[ids].tolist() for ids in inner.encode(texts)]
         def decode(self, rows): return inner.decode([old[ids].tolist() for ids in rows])
         def pieces(self, ids): return inner.pieces(old[list(ids)].tolist())

@@ -309,7 +309,7 @@ def test_bad_text_is_refused_before_anything_is_made(text, tmp_path):
 # Training on them
 
 TRAIN = ('--batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 --device cpu '
-         '--seed 3 --dropout 0.1').split()
+         '--seed 3 --dropout 0.1 --norm post').split()
 
 
 def train(data, out, steps, *more):

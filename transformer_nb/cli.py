@@ -324,7 +324,7 @@ def _tell_unknown(translator, texts, told):
     told.update(new)
     shown = [*dict.fromkeys(new)]
     more = f' and {len(shown) - 8:,} more' if len(shown) > 8 else ''
-    print(f"never seen in training: {', '.join(shown[:8])}{more}; expect nonsense there", file=sys.stderr)
+    warnings.warn(f"never seen in training: {', '.join(shown[:8])}{more}; expect nonsense there")
 
 def translate(
     model:str,               # Checkpoint directory, or a run that holds some
