@@ -199,6 +199,7 @@ def by_hand(translator, text, translation):
     total = 0.
     for i, token in enumerate(ids):
         logits = model(torch.tensor([[*src, special.eos_id]]), torch.tensor([[special.bos_id, *ids[:i]]]))[0, -1]
+        logits[[special.pad_id, special.bos_id]] = float('-inf')  # which no search writes
         total += logits.log_softmax(-1)[token].item()
     return total
 
@@ -259,10 +260,11 @@ def test_links_are_near_to_the_gold_ones(demo):
 
 def test_alignments_of_the_models_own_translations_and_of_nothing(demo):
     assert demo.align(SENTENCES) == demo.align(SENTENCES, demo.translate(SENTENCES))
-    assert demo.align(['', 'dog', ''], ['', '', 'Hund']) == [([], [], []), (['dog'], [], []), ([], ['Hund'], [])]
+    nothing = demo.align(['', 'dog', ''], ['', '', 'Hund'])  # words get the full stop that ends each line of the corpus
+    assert nothing == [([], [], []), (['dog', '.'], [], []), ([], ['Hund', '.'], [])]
     assert demo.align([]) == []
 
 
 def test_words_are_what_stands_between_spaces(demo):
     found, = demo.align(['Xylophone-players  wönder .'], ['Xylophonspieler'])
-    assert [len(found.source), len(found.target)] == [3, 1] and found.links[0][1] == 0
+    assert [len(found.source), len(found.target)] == [3, 2] and found.links[0][1] == 0  # a full stop was added

@@ -55,6 +55,12 @@ def test_the_live_sentence_writes_the_same(how):
     for text, line in TABLE: assert js.eval(f'asInTheCorpus({json.dumps(text)}, words)') == line, text
 
 
+@pytest.mark.parametrize('line', ['Sie schläft .', 'sie schläft .', 'Anna singt .'])
+def test_what_the_corpus_could_have_written_stays(line, demo):
+    "*Sie* is a word of its own: she, small, is another."
+    assert as_written(line, demo.about['writing']['target']) == line
+
+
 def test_writing_is_found_in_a_corpus():
     lower = ['the dog ran , and ran .', 'did it ?', 'it ran .']
     assert writing(lower) == {'lower': 'all', 'ends': True, 'words': ', . ? and did dog it ran the'}

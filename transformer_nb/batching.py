@@ -201,7 +201,6 @@ def fitting(
     else: check_ids(pairs, (cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size), cfg.pad_id, place)
     return pairs
 
-
 # %% ../nbs/10_batching.ipynb #55fe81f0
 def by_length(
     lengths,            # Length of each sentence pair, in tokens

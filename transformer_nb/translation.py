@@ -106,12 +106,17 @@ def writing(
 
 def _known(word, how): return f' {word} ' in f" {how['words']} "
 
+def _possible(text, how):
+    "Could it be a line of the corpus? Known words, and its end."
+    words = text.split()
+    return all(_known(word, how) for word in words) and (not how['ends'] or words[-1:] in (['.'], ['?'], ['!']))
+
 def as_written(
     text:str, # A sentence
     how:dict  # From `writing`; None: as usual
 ) -> str:     # The same as that corpus writes it
-    "Signs apart, small first letter, a full stop at the end: what the corpus does, and nothing else."
-    if not how: return text
+    "Signs apart, small first letter, a full stop at the end; what the corpus could have written stays as it is."
+    if not how or _possible(text, how): return text
     parts = APART.sub(r' \1', text.replace('’', "'")).split()
     if _known("'s", how): parts = ' '.join(re.sub(r"(?<=\S)'s$", " 's", word) for word in parts).split()
     if not parts: return text
@@ -143,7 +148,6 @@ class Translator:
         check_tokenizer(tokenizer, model.cfg)
         self.tokenizer, self.about, self.ready = tokenizer, about or {}, inference(model, int8)
         self.own, self.int8 = None if isinstance(model, Inference) else model.eval(), self.ready.int8
-
 
 # %% ../nbs/16_translation.ipynb #4a2f322e
 def _dtype(name, device):

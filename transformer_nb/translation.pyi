@@ -57,7 +57,8 @@ def writing(lines: list) -> dict:
     usual."""
 
 def as_written(text: str, how: dict) -> str:
-    """Signs apart, small first letter, a full stop at the end: what the corpus does, and nothing else."""
+    """Signs apart, small first letter, a full stop at the end; what the corpus could have written stays as
+    it is."""
 
 def naturally(text: str, how: dict) -> str:
     """Signs joined to their words, the first letter large."""
