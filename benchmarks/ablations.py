@@ -34,7 +34,7 @@ PARTS = 1, 10, 100, 4000            # of the peak of the paper's schedule
 # The task
 
 def sentences(n, generator):
-    "Words in a plain (even) or marked (odd) form, and the answers: the other form behind a marked word."
+    "Words in a plain (even) or marked (odd) form, and the answers: the other form after a marked word."
     ids = torch.randint(2*WORDS, (n, LENGTH), generator=generator)
     left = F.pad(ids, (1, 0))[:, :-1]
     return ids + FIRST, (ids ^ (left % 2)) + FIRST

@@ -57,7 +57,7 @@ def built():
 
 
 def qualified(name):
-    "The name within its module: that begins behind the last part that is a file."
+    "The name within its module: that begins after the last part that is a file."
     module = ''
     while (ROOT/'transformer_nb'/f'{module}{name.split(".")[0]}.py').exists() or \
           (ROOT/'transformer_nb'/f'{module}{name.split(".")[0]}').is_dir():

@@ -95,7 +95,7 @@ def make_batch(
     return batch
 
 def _ended(table, rows, special):
-    "One column more, and EOS behind the last token of every row."
+    "One column more, and EOS after the last token of every row."
     ends = torch.tensor([[len(row)] for row in rows])
     return F.pad(table, (0, 1), value=special.pad_id).scatter_(1, ends, special.eos_id)
 

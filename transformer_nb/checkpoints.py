@@ -288,7 +288,7 @@ def _itself(path):
     return resources.files('transformer_nb')/'data'/'demo' if str(path) == 'demo' else path
 
 def _pick(run, candidates, keep=()):
-    "The last candidate that is valid, and what `_read` gives; each broken one behind it is warned of."
+    "The last candidate that is valid, and what `_read` gives; each broken one after it is warned of."
     if not run.is_dir(): raise InputError(f"{run}: no such checkpoint directory; train one with tnb-train --out {run}")
     faults = []
     for path in reversed(candidates):

@@ -267,7 +267,7 @@ def pick(
     share = p.cumsum(-1)
     total = share[:, -1:].contiguous()
     token = torch.searchsorted(share, u[:, None]*total, right=True)
-    return torch.minimum(token, torch.searchsorted(share, total))[:, 0]  # rounding must not lead behind the last token
+    return torch.minimum(token, torch.searchsorted(share, total))[:, 0]  # rounding must not lead past the last token
 
 def _randoms(src, seed, lengths, pad_id):
     "Random numbers, shape (b, longest), that depend on a sentence and its seed alone, not on its neighbours."

@@ -34,7 +34,7 @@ from .transformer import Transformer
 
 # %% ../nbs/20a_serving.ipynb #20a00011
 class Grown:
-    "Keys and values that are there already; the newest, if there are any, come behind them."
+    "Keys and values that are there already; the newest, if there are any, come after them."
     def __init__(self,
         K:Tensor,         # Keys, shape (b, h, m, d_k)
         V:Tensor,         # Values, shape (b, h, m, d_v)

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 class Grown:
-    """Keys and values that are there already; the newest, if there are any, come behind them."""
+    """Keys and values that are there already; the newest, if there are any, come after them."""
 
     K: Tensor
     V: Tensor

@@ -204,7 +204,7 @@ def count_real(
         )
     return count
 
-def _behind(real): return real[:, 1:] > real[:, :-1]  # a real token right behind padding
+def _behind(real): return real[:, 1:] > real[:, :-1]  # a real token right after padding
 
 def _check_table(side, ids):
     if ids.dim() != 2:

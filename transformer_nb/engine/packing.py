@@ -86,7 +86,7 @@ class PackedMask:
         causal:bool=False  # Only keys up to the query's own place?
     ):
         self.queries, self.keys, self.causal = queries, keys, causal
-        # Padding stands behind the real tokens, so a causal mask hides it from all of them
+        # Padding comes after the real tokens, so a causal mask hides it from all of them
         self.mask = causal_mask(keys.shape[1], keys.here.device) if causal else keys.real[:, None, None, :]
 
     def attend(self,

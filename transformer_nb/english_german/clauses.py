@@ -41,7 +41,7 @@ class Part:
     slot:str # Its role; the rank tables give its place
     en:object # English tree, or None
     de:list # German tokens
-    tail:list=field(default_factory=list) # German tokens that move behind the clause: a relative clause
+    tail:list=field(default_factory=list) # German tokens that go after the clause: a relative clause
 
 @dataclass
 class Clause:
@@ -184,7 +184,7 @@ def german_clause(
 
 # %% ../../nbs/english_german/02_clauses.ipynb #fca5cff5
 def _opened(conjunction, k, clause):
-    "An English clause behind its conjunction, in the style of the Penn Treebank."
+    "An English clause after its conjunction, in the style of the Penn Treebank."
     if conjunction == "when": return ("SBAR", [("WHADVP", [("WRB", "when", k)]), clause])
     if conjunction != "as soon as": return ("SBAR", [("IN", conjunction, k), clause])
     soon = ("ADVP", [("RB", "as", k), ("RB", "soon", k)])
@@ -195,7 +195,7 @@ def subordinate(
     en:str,   # English conjunction
     de:str,   # German conjunction
     c:Clause, # The clause
-) -> Part:    # For the slot behind everything
+) -> Part:    # For the slot after everything
     "A subordinate clause: verb last, set off by commas."
     k = g.link()
     tree = _opened(en, k, ("S", english_clause(g, c)))
@@ -206,7 +206,7 @@ def infinitive(
     c:Clause,      # The clause; its subject is left out
     um:bool=False, # Purpose, "um … zu"?
     to:tuple=None  # Links of "to"; new ones, if missing
-) -> Part:         # For the slot behind everything
+) -> Part:         # For the slot after everything
     "An infinitive with to and zu."
     t, (_, inner) = to or g.link(), _english_parts(c)
     tree = ("S", [("VP", [("TO", "to", t), ("VP", [verb_leaf(c.verb.en_forms, "base", c.v), *inner])])])

@@ -67,7 +67,7 @@ def make_batch(
             return _tables(pairs, special, tgt_in=lambda t, bos, eos: t + eos)
 
         def not_shifted_with_both(pairs, special):
-            "both targets have BOS and EOS, so nothing is shifted: BOS in front of one, EOS behind the other"
+            "both targets have BOS and EOS, so nothing is shifted: BOS in front of one, EOS after the other"
             return _tables(pairs, special, *[None, *[lambda t, bos, eos: bos + t + eos]*2])
 
         def eos_in_input(pairs, special):
@@ -100,7 +100,7 @@ def make_batch(
             return _tables(pairs, special._replace(bos_id=special.eos_id, eos_id=special.bos_id))
 
         def eos_behind_padding(pairs, special):
-            "EOS stands behind the padding of the shorter rows: add it before you pad"
+            "EOS comes after the padding of the shorter rows: add it before you pad"
             src, tgt = (pad(rows, pad_id=special.pad_id) for rows in zip(*pairs))
             ended = [F.pad(table, (0, 1), value=special.eos_id) for table in (src, tgt)]
             return ended[0], F.pad(tgt, (1, 0), value=special.bos_id), ended[1]

@@ -474,7 +474,7 @@ class Walk(Write):
             return [(1 - i/10)*loss_of(a) + i/10*loss_of(b) for i in range(11)]
 
         def backwards(a, b, loss_of):
-            "this walks from b to a: at t = 0 stands a"
+            "this walks from b to a: at t = 0 it is at a"
             return [loss_of(_between(b, a, i/10)) for i in range(11)]
 
         def end_missing(a, b, loss_of):

@@ -183,7 +183,7 @@ class OneForOne(Write):
 
     class wrong:
         def dropped(lines, translate):
-            "the empty lines are gone, so all lines behind them belong to other sentences"
+            "the empty lines are gone, so all lines after them belong to other sentences"
             return translate(_full(lines))
 
         def at_the_end(lines, translate):
@@ -300,7 +300,7 @@ class Rescored(Write):
             return _chosen(lines, parts=blank)
 
         def empty_dropped(lines):
-            "the empty line is gone, and those behind it belong to other sentences: one line out for one line in"
+            "the empty line is gone, and those after it belong to other sentences: one line out for one line in"
             return [text for text in Rescored.right(lines) if text]
 
         def with_scores(lines):
@@ -331,7 +331,7 @@ class LinesWithSkip(Value):
     is 0."""
     wrong = {3: ('stopped', "so many come out where the bad line stops the command; here something stands for it"),
              2: ('translated', "so many sentences are translated; but every line of the file has its line of output"),
-             5: ('warning', "the warning goes to stderr; on stdout it would shift all lines behind it"),
+             5: ('warning', "the warning goes to stderr; on stdout it would shift all lines after it"),
              1: ('one-line', "the lines before the bad one are translated in any case")}
 
 class Unattended(Value):

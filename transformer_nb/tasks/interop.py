@@ -203,7 +203,7 @@ class Penalty(Value):
 class Heads(Value):
     r"""One axis too many
 
-    With $h = 4$ heads, somebody renumbers the features *behind* $W^Q$, $W^K$ and $W^V$, too: the outputs of all three
+    With $h = 4$ heads, somebody renumbers the features *after* $W^Q$, $W^K$ and $W^V$, too: the outputs of all three
     and the inputs of $W^O$ get `paper_order`, everywhere alike. What happens?"""
     id, level, minutes, kind = '20.5', 2, 5, 'find the bug'
     options = dict(a='nothing: a dot product does not ask for the order of its terms',

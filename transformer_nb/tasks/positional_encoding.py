@@ -209,7 +209,7 @@ class PositionalEncoding(nn.Module):
             return _Layer(size, lambda x, table, start: x + sinusoids(start + x.shape[1], x.shape[2])[start:])
 
         def one_late(*size):
-            "each token gets the row behind its own: the first token stands at position `start` itself"
+            "each token gets the row after its own: the first token is at position `start` itself"
             return _Layer(size, lambda x, table, start: x + table.roll(-1, 0)[start:start + x.shape[1]])
 
         def sentence_axis(*size):
@@ -366,7 +366,7 @@ class ShiftedStart(Write):
             return random.randrange(max_len)
 
         def behind_the_table(n, max_len):
-            "any row may be the start, and even the one behind the last, so the end of the sequence falls off the table"
+            "any row may be the start, and even the one after the last, so the end of the sequence falls off the table"
             return random.randint(0, max_len)
 
         def one_too_far(n, max_len):

@@ -506,7 +506,7 @@ class Patience(Write):
             return tuple(n - 1 for n in _stop(losses, patience))
 
         def best_of_all(losses, patience):
-            "the best one lies behind the end of the run: look only at the checkpoints that it has made"
+            "the best one lies after the end of the run: look only at the checkpoints that it has made"
             return _stop(losses, patience)[0], losses.index(min(losses)) + 1
 
         def never(losses, patience):

@@ -263,7 +263,7 @@ def _taken(logits, target, f=lambda x: x.log_softmax(-1)): # What f makes of the
 class LogProbability(Write):
     """Score what others wrote
 
-    Write what stands behind `score`: `log_probability(logits, target, pad_id)`. `logits`, shape $(b, m, V)$, are the
+    Write what is behind `score`: `log_probability(logits, target, pad_id)`. `logits`, shape $(b, m, V)$, are the
     model's scores; those at place $t$ are about the token at place $t$ of `target`, shape $(b, m)$. Each target ends
     with EOS, and is filled up with `pad_id`. Give back the log-probability of each target, shape $(b,)$: the sum over
     its tokens, EOS included."""
