@@ -205,12 +205,15 @@ def lose(how, comes, retries):
     with Hosts(3) as (front, *hosts), tempfile.TemporaryDirectory() as folder:
         for host in hosts: run(*host.command('sysctl', '-w', f'net.ipv4.tcp_retries2={retries}'))
         out = Path(folder)/'run'
-        both = Run(front, out, [script, out, 20, '--auto', '--slow'])
+        held = out.with_name('hold')
+        held.touch()
+        both = Run(front, out, [script, out, 20, '--auto', '--hold', 6])
         for host in hosts[:2]: both.begin(host)
         both.wait_for_step(6)
         waiting = psutil.Process(both.agents[hosts[1]].pid).children()[0]
         done, start = (out/'metrics.jsonl').stat().st_size, perf_counter()
         how(hosts[0])
+        held.unlink()
         if comes == 'same': hosts[0].plug_in()
         if comes: both.begin(hosts[0 if comes == 'same' else 2])
         noticed = goes_on = None

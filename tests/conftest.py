@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT/'tools'))
 from browser import CHROMIUM, HEADLESS  # noqa: E402
 from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: E402, F401
 
-# The same examples every time; once a week others, with more of them: pytest --hypothesis-profile random
+# The same examples every time; once a week others: pytest --hypothesis-profile random
 settings.register_profile('fixed', derandomize=True, database=None, deadline=None)
 settings.register_profile('random', derandomize=False, database=None, deadline=None, print_blob=True)
 settings.load_profile('fixed')

@@ -23,6 +23,7 @@ PORT = 29400
 # Since 2.5 the processes share a store in rank 0's agent, which says its address in the first round only: a host that
 # joins later waits for it in vain. With this every round has a store of its own.
 ELASTIC = {'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': '1'}
+TELLS = {'LOGLEVEL': 'INFO'}  # torchrun says when it waits for other hosts
 CLONE_NEWNET = 0x40000000  # of <sched.h>
 # What torchrun asks about the others, in a process of its own
 STORE = '''import sys, time
@@ -167,7 +168,7 @@ def serve_store(front):
 
 def rendezvous(front, host, n=2, restarts=3, **conf):
     "torchrun's options on one of n hosts; `conf` changes how long is waited for whom, in seconds."
-    waiting = {'is_host': 0, 'join_timeout': 60, 'keep_alive_interval': 1, 'keep_alive_max_attempt': 3} | conf
+    waiting = {'is_host': 0, 'join_timeout': 600, 'keep_alive_interval': 1, 'keep_alive_max_attempt': 3} | conf
     return [
         '--nnodes', n, '--nproc-per-node', 1, '--max-restarts', restarts, '--local-addr', host.address,
         '--rdzv-backend', 'c10d', '--rdzv-id', 'run', '--rdzv-endpoint', f'{front.address}:{PORT}',
@@ -188,19 +189,21 @@ class Run:
         torchrun = Path(sys.executable).with_name('torchrun')
         log = self.logs/f'{host.name}-{time.monotonic()}'
         elastic = rendezvous(self.front, host, **self.conf)
-        self.agents[host] = host.start(*before, torchrun, *elastic, *self.command, log=log, environ=ELASTIC)
+        self.agents[host] = host.start(*before, torchrun, *elastic, *self.command, log=log, environ=ELASTIC | TELLS)
 
-    def wait_for_step(self, step):
-        deadline = time.monotonic() + 180
-        while not (self.out/f'step-{step:07}').exists():
-            assert time.monotonic() < deadline and all(agent.poll() is None for agent in self.agents.values()), self
+    def wait_until(self, happened):
+        "Not until a time: until it has happened, or cannot happen any more."
+        while not happened():
+            assert all(agent.poll() is None for agent in self.agents.values()), self
             time.sleep(.01)
 
-    def exit_codes(self): return [agent.wait(timeout=180) for agent in self.agents.values()]
+    def wait_for_step(self, step): self.wait_until((self.out/f'step-{step:07}').exists)
+
+    def exit_codes(self): return [agent.wait() for agent in self.agents.values()]
 
     def began_at(self):
-        "The steps at which processes have begun, by what the tests' script says."
-        return sorted({int(line.split()[-1]) for line in str(self).splitlines() if 'begins at' in line})
+        "The steps at which processes have begun, by what the tests' script says: one entry a process."
+        return sorted(int(line.split()[-1]) for line in str(self).splitlines() if 'begins at' in line)
 
     def __str__(self): return '\n'.join(f'{file.name}:\n{file.read_text()}' for file in sorted(self.logs.iterdir()))
 

@@ -1,7 +1,6 @@
 """What must hold for every stream of batches: each pair once an epoch, the same steps for any number of processes,
 resumed anywhere, made in another thread."""
 import threading
-import time
 from itertools import chain, count, islice
 
 import numpy as np
@@ -241,17 +240,17 @@ def test_prefetch_ends_its_thread_when_the_consumer_fails():
 @many
 @given(st.integers(1, 4), st.integers(1, 5))
 def test_prefetch_is_at_most_size_ahead(size, taken):
-    made, threads = [], threading.enumerate()
+    made, threads = 0, threading.enumerate()
+    enough, too_many = threading.Event(), threading.Event()
     def items():
-        for i in count():
-            made.append(i)
-            yield i
+        nonlocal made
+        for made in count(1):
+            if made == taken + size: enough.set()
+            if made > taken + size: too_many.set()
+            yield made
     ahead = prefetch(items(), size)
     for _ in range(taken): next(ahead)
-    until = time.monotonic() + 10
-    while len(made) < taken + size and time.monotonic() < until: time.sleep(.001)
-    time.sleep(.002)   # a thread that went on would be seen here
-    assert len(made) == taken + size
+    assert enough.wait(60) and not too_many.wait(.002)   # a thread that went on would be seen here
     ahead.close()      # the thread waits for a free place now: it must be woken
     assert ended(threads)
 

@@ -2,6 +2,7 @@
 distribution; workflows run pinned actions, and have no more rights than they need."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,7 @@ from importlib.metadata import requires, version
 
 import pytest
 from conftest import ROOT
+from hypothesis import settings
 from packaging.requirements import Requirement
 from skips import EXPECTED, unexpected
 
@@ -134,3 +136,57 @@ def test_only_who_publishes_may_write():
 def test_nothing_is_published_before_the_tests():
     assert 'needs: test\n' in jobs(WORKFLOWS['docs'])['deploy']
     assert 'needs: [test, build]\n' in jobs(WORKFLOWS['release'])['publish']
+
+
+def test_what_is_being_published_is_not_broken_off():
+    for text in (jobs(WORKFLOWS['docs'])['deploy'], WORKFLOWS['release']):
+        assert re.findall('cancel-in-progress: (.+?)(?: +#.*)?\n', text) == ['false']
+
+
+def test_torch_comes_without_the_libraries_of_gpus():
+    install = {name for name, text in WORKFLOWS.items() if re.search(r'run: .*\b(make|pip) ', text)}
+    index = '\n  PIP_EXTRA_INDEX_URL: https://download.pytorch.org/whl/cpu\n'
+    assert install == {name for name, text in WORKFLOWS.items() if index in text} == {'test', 'slow', 'release'}
+
+
+def test_the_systems_and_versions_that_are_named_are_tested():
+    named = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']['classifiers']
+    minors = [line.rpartition(' ')[2] for line in named if ':: Python :: 3.' in line]
+    assert f'python: {minors}'.replace("'", '"') in jobs(WORKFLOWS['test'])['test']
+    assert 'Operating System :: OS Independent' in named
+    assert 'system: [macos-latest, windows-latest]' in jobs(WORKFLOWS['test'])['systems']
+
+
+def test_the_weekly_examples_are_others():
+    name, = re.findall('--hypothesis-profile ([a-z]+)', WORKFLOWS['slow'])
+    assert not settings.get_profile(name).derandomize and settings.get_profile('fixed').derandomize
+
+
+# pyproject.toml and Makefile
+
+STRICT = """
+import warnings
+import pytest
+{}
+def test_it():
+    warnings.warn_explicit('old', DeprecationWarning, 'file.py', 1, module={!r})
+"""
+
+
+@pytest.mark.parametrize('mark, module, said', [
+    ('', 'elsewhere', '1 passed'), ('', 'transformer_nb.core', 'DeprecationWarning: old'),
+    ('@pytest.mark.slwo', 'elsewhere', "'slwo' not found"), ('@pytest.mark.xfail', 'elsewhere', 'XPASS(strict)')])
+def test_pytest_is_strict(mark, module, said, tmp_path):
+    "A marker nobody knows, an expected failure that is none, a warning of our own code."
+    (tmp_path/'test_it.py').write_text(STRICT.format(mark, module))
+    command = [sys.executable, '-m', 'pytest', '-c', ROOT/'pyproject.toml', '--rootdir=.', 'test_it.py']
+    done = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True)
+    assert said in done.stdout + done.stderr and (done.returncode == 0) == ('passed' in said), done.stdout
+
+
+@pytest.mark.skipif(not shutil.which('make'), reason='there is no program make')
+@pytest.mark.parametrize('verb, installed', [('demo', ['.']), ('test', ['.', '.[dev]'])])
+def test_make_installs_what_a_verb_needs(verb, installed, tmp_path):
+    for name in ('Makefile', 'pyproject.toml', 'constraints.txt'): shutil.copy(ROOT/name, tmp_path)
+    done = subprocess.run(['make', '-n', verb], cwd=tmp_path, capture_output=True, text=True)
+    assert re.findall(r" -e '?(\S+?)'?\n", done.stdout) == installed, done

@@ -229,6 +229,7 @@ JUDGED = [
     ('07.4', numbers_of('07.4', torch.tensor), None), ('10.3', numbers_of('10.3', torch.tensor), None),
     ('10.7', numbers_of('10.7', torch.tensor), None), ('10.7', numbers_of('10.7', np.float32), None),
     ('10.2', numbers_of('10.2', nested(np.int64)), None), ('10.2', numbers_of('10.2', nested(torch.tensor)), None),
+    ('10.2', numbers_of('10.2', lambda found: [np.array(part) for part in found]), 'type'),
     ('14.4', numbers_of('14.4', list), None), ('14.4', numbers_of('14.4', lambda found: np.array(found)), 'type'),
 ]
 

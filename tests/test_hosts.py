@@ -2,7 +2,6 @@
 and the run ends by itself with the weights that it would have had."""
 
 import json
-import time
 from functools import partial
 from pathlib import Path
 
@@ -48,8 +47,17 @@ def test_two_hosts_are_one_process(network, tmp_path):
 
 
 def new_run(front, folder, *options, **conf):
-    "The script of the tests on several hosts; each step takes a while, so that something can happen."
-    return Run(front, folder/'run', [SCRIPT, folder/'run', STEPS, '--auto', '--slow', *options], **conf)
+    "The script of the tests on several hosts."
+    return Run(front, folder/'run', [SCRIPT, folder/'run', STEPS, '--auto', *options], **conf)
+
+
+def held_run(front, folder, step, **conf):
+    "It waits after a step, so that something can happen, until it is let go on."
+    (folder/'hold').touch()
+    return new_run(front, folder, '--hold', step, **conf)
+
+
+def go_on(run): run.out.with_name('hold').unlink()
 
 
 def assert_ends_as(run, whole):
@@ -71,32 +79,32 @@ def lines(run):
 def replace_host(network, tmp_path, victim, loss, spare=False):
     "One of two hosts goes in the middle of the run, and another agent comes with the same command."
     front, *both = network[:3]
-    run = new_run(front, tmp_path)
+    run = held_run(front, tmp_path, 6)
     for host in both: run.begin(host)
     run.wait_for_step(6)
     lost = both[victim]
     loss(lost)
-    newest = checkpoints.newest(run.out).name
     run.agents.pop(lost).wait()
+    go_on(run)
     if not spare: lost.plug_in()
     run.begin(network[3] if spare else lost)
-    return run, int(newest.removeprefix('step-'))
+    return run
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('victim', [0, 1])
 @pytest.mark.parametrize('loss', [hosts.Host.kill, hosts.Host.lose])
 def test_each_host_is_replaced(network, tmp_path, whole, victim, loss):
-    run, newest = replace_host(network, tmp_path, victim, loss)
+    run = replace_host(network, tmp_path, victim, loss)
     assert_ends_as(run, whole)
-    assert run.began_at()[0] == 0 and run.began_at()[1] >= newest  # no more is lost than the steps since
+    assert run.began_at()[:2] == [0, 0] and set(run.began_at()[2:]) == {6}  # no more is lost than the steps since
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('victim', [0, 1])
 def test_silence_and_a_new_address(network, tmp_path, whole, victim):
     "Nobody answers for the lost host: the survivor's agent learns of the new one, and ends the process that waits."
-    assert_ends_as(replace_host(network, tmp_path, victim, hosts.Host.lose, spare=True)[0], whole)
+    assert_ends_as(replace_host(network, tmp_path, victim, hosts.Host.lose, spare=True), whole)
 
 
 @pytest.mark.slow
@@ -104,10 +112,10 @@ def test_late_host(network, tmp_path, whole):
     front, first, second, _ = network
     run = new_run(front, tmp_path)
     run.begin(first)
-    time.sleep(15)
-    assert not run.out.exists()
+    run.wait_until(lambda: 'Rendezvous' in str(run))
     run.begin(second)
     assert_ends_as(run, whole)
+    assert run.began_at() == [0, 0]  # one process on each: the first has waited
 
 
 @pytest.mark.slow
@@ -121,12 +129,14 @@ def test_host_that_never_comes(network, tmp_path):
 def test_one_host_is_enough_and_a_second_helps(network, tmp_path, whole):
     "`--nnodes 1:2`: the first begins alone; when the second comes, both go on from the checkpoint."
     front, first, second, _ = network
-    run = new_run(front, tmp_path, n='1:2', last_call_timeout=1)
+    run = held_run(front, tmp_path, 4, n='1:2', last_call_timeout=1)
     run.begin(first)
     run.wait_for_step(4)
     run.begin(second)
+    run.wait_until(lambda: len(run.began_at()) == 3)
+    go_on(run)
     assert set(run.exit_codes()) == {0}, run
-    assert run.began_at()[0] == 0 and run.began_at()[1] >= 4
+    assert run.began_at()[0] == 0 and min(run.began_at()[1:]) >= 4
     assert [step for step, _ in lines(run.out)] == [step for step, _ in lines(whole)]
     assert [loss for _, loss in lines(run.out)] == pytest.approx([loss for _, loss in lines(whole)], abs=1e-10, rel=0)
 
@@ -134,11 +144,12 @@ def test_one_host_is_enough_and_a_second_helps(network, tmp_path, whole):
 @pytest.mark.slow
 def test_the_survivor_goes_on_alone(network, tmp_path, whole):
     front, first, second, _ = network
-    run = new_run(front, tmp_path, n='1:2', last_call_timeout=10)
+    run = held_run(front, tmp_path, 6, n='1:2', last_call_timeout=10)
     for host in (first, second): run.begin(host)
     run.wait_for_step(6)
     first.kill()
     del run.agents[first]
+    go_on(run)
     assert run.exit_codes() == [0], run
     assert [step for step, _ in lines(run.out)] == [step for step, _ in lines(whole)]
     assert [loss for _, loss in lines(run.out)] == pytest.approx([loss for _, loss in lines(whole)], abs=1e-10, rel=0)
@@ -147,11 +158,12 @@ def test_the_survivor_goes_on_alone(network, tmp_path, whole):
 @pytest.mark.slow
 def test_lost_store_ends_the_run_and_it_goes_on(network, tmp_path, whole):
     front, *both = network[:3]
-    run = new_run(front, tmp_path)
+    run = held_run(front, tmp_path, 6)
     for host in both: run.begin(host)
     run.wait_for_step(6)
     front.kill()
     assert run.exit_codes() == [1, 1] and 'The connection to the C10d store has failed' in str(run)
+    go_on(run)
     run.store = serve_store(front)
     for host in both: run.begin(host)
     assert_ends_as(run, whole)
@@ -159,14 +171,17 @@ def test_lost_store_ends_the_run_and_it_goes_on(network, tmp_path, whole):
 
 @pytest.mark.slow
 def test_slow_disk(network, tmp_path, whole):
-    "A checkpoint takes two seconds to reach the disk; a host dies while one is being written."
+    "A host dies while a checkpoint is on its way to the disk."
     front, *both = network[:3]
-    run = new_run(front, tmp_path, '--slow-disk')
+    (tmp_path/'hold').touch()
+    run = new_run(front, tmp_path, '--hold-disk', 4)
     for host in both: run.begin(host)
     run.wait_for_step(4)
-    while not list(run.out.glob('.step-*.tmp')): time.sleep(.01)
+    run.wait_until(lambda: list(run.out.glob('.step-*.tmp')))
     both[0].kill()
+    assert [path.name for path in checkpoints.steps(run.out)][-1] == 'step-0000004'
     assert all(checkpoints.verify(path) is None for path in checkpoints.steps(run.out))
+    go_on(run)
     run.begin(both[0])
     assert_ends_as(run, whole)
 

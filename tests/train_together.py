@@ -1,9 +1,10 @@
 """A few steps of training in float64 for tests/test_distributed.py, alone or by torchrun:
 
-    train_together.py OUT STEPS [--shard] [--resume] [--auto] [--bfloat16] [--slow] [--slow-disk]
+    train_together.py OUT STEPS [--shard] [--resume] [--auto] [--bfloat16] [--hold STEP] [--hold-disk STEP]
 
-`--auto` goes on where there is something to go on from. With `--slow` each step takes a tenth of a second more, so that
-something can happen meanwhile; with `--slow-disk` each file of a checkpoint takes half a second to reach the disk.
+`--auto` goes on where there is something to go on from. With `--hold` a run that has done so many steps waits as long
+as there is a file `hold` beside OUT, so that something can happen meanwhile; with `--hold-disk` what it writes of later
+checkpoints waits, in the middle of a file.
 """
 
 import os
@@ -30,18 +31,22 @@ cfg = TrainingConfig(steps=steps, batch_tokens=64, accumulate=4, warmup=4, clip=
 trainer = Trainer(model, train=pairs, val=pairs[:20], cfg=cfg, out=out)
 begun = trainer.world.from_first(lambda: bool(out.exists() and checkpoints.steps(out)))  # all see it, or none
 if '--resume' in options or '--auto' in options and begun: trainer.resume()
-if '--slow' in options:
-    at_once = trainer.train_step
-    def slowly(step):
-        time.sleep(.1)
+def hold():
+    "Whoever is told to stop waits no longer."
+    while out.with_name('hold').exists() and not trainer.stop.signum: time.sleep(.01)
+
+if '--hold' in options:
+    at_once, after = trainer.train_step, int(options[options.index('--hold') + 1])
+    def held(step):
+        if trainer.step >= after: hold()
         return at_once(step)
-    trainer.train_step = slowly
-if '--slow-disk' in options:
-    fsync = os.fsync
-    def after_a_while(file):
-        time.sleep(.5)
+    trainer.train_step = held
+if '--hold-disk' in options:
+    fsync, beyond = os.fsync, int(options[options.index('--hold-disk') + 1])
+    def held_up(file):
+        if trainer.step > beyond: hold()
         fsync(file)
-    os.fsync = after_a_while
+    os.fsync = held_up
 print('begins at step', trainer.step, flush=True)
 trainer.fit(quiet=True)
 trainer.world.close()

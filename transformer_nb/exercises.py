@@ -320,6 +320,12 @@ def _no_output(error, asked):
     line, *_ = format_exception_only(error)[-1].splitlines()
     return 'error', say("{error} (for {args})", error=line, args=asked)
 
+def _part(got, right):
+    "The first parts that differ, where they say more: of a tuple, and of a list that holds arrays in place of lists."
+    if not isinstance(right, (list, tuple)) or not isinstance(got, (list, tuple)) or len(got) != len(right): return None
+    mine, theirs = next((a, b) for a, b in zip(got, right) if not same(a, b))
+    if isinstance(right, tuple) or hasattr(mine, 'shape') and isinstance(theirs, (list, tuple)): return mine, theirs
+
 def difference(
     got,       # Of the reader's answer
     right,     # Of the right one
@@ -333,8 +339,7 @@ def difference(
         shapes = dict(got=tuple(got.shape), right=tuple(right.shape))
         return 'shape', say("the shape is {got}, not {right}, for {args}", **shapes, args=asked)
     got, right = number(got), number(right)
-    if isinstance(right, tuple) and isinstance(got, (list, tuple)) and len(got) == len(right):
-        return next(difference(a, b, args) for a, b in zip(got, right) if not same(a, b))
+    if part := _part(got, right): return difference(*part, args)
     if _kind(got) != _kind(right):
         kinds = dict(got=type(got).__name__, right=type(right).__name__)
         return 'type', say("the answer is of type {got}, not {right}", **kinds)
