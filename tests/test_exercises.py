@@ -342,6 +342,31 @@ def test_what_is_not_translated_is_english_throughout(monkeypatch):
     assert ex.check('10.7', 3).text.endswith("渡してください。ヒント：hint('10.7')")
 
 
+def unwritten(*text):
+    "A body that raises `NotImplementedError`."
+    def body(*args): raise NotImplementedError(*text)
+    return body
+
+
+def test_a_stub_that_raises_is_answered_in_one_language(monkeypatch):
+    "What the blank course's stubs say is said in the reader's language; the words of another stub stay as they are."
+    monkeypatch.setenv('TNB_LANG', 'ja')
+    assert ex.check('10.7', unwritten('Write me')).text == "Write me. A hint: hint('10.7')"
+    assert ex.check('10.7', unwritten('Shall I?')).text == "Shall I? A hint: hint('10.7')"
+    stub = '01.1: write attention in nbs/01_attention.ipynb, then run nbdev-export'
+    said = ex.check('01.1', unwritten(stub)).text
+    assert said.startswith('01.1：nbs/01_attention.ipynb に attention を書いて')
+    assert said.endswith("。ヒント：hint('01.1')")
+    monkeypatch.setenv('TNB_LANG', 'en')
+    assert ex.check('01.1', unwritten(stub)).text == f"{stub}. A hint: hint('01.1')"
+
+
+@pytest.mark.parametrize('text', [(), ('',), (' ',)])
+def test_a_stub_that_raises_without_a_word_is_answered_like_an_empty_one(text):
+    empty = ex.check('01.1', lambda *_: None)
+    assert empty.mistake == 'nothing' and ex.check('01.1', unwritten(*text)) == empty
+
+
 # The blank course
 
 @pytest.fixture(scope='module')

@@ -101,6 +101,23 @@ def test_check_and_hint_answer_in_the_language(language, monkeypatch, tmp_path):
     assert ex.check('01.2', e.answer()).text == table['right']
 
 
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_every_diagnosis_is_in_one_language(language, monkeypatch):
+    "README says in which lessons that is the reader's; elsewhere the way to a hint is in English, like the diagnosis."
+    monkeypatch.setenv('TNB_LANG', language)
+    table, done = ex.translations(language), {True: 0, False: 0}
+    for e in (ex.find(e.id) for e in ex.exercises()):
+        for text in pages.diagnoses(e):
+            said, translated = e.known_mistake('some', text).text, text in table
+            assert translated or e.id.split('.')[0] not in pages.LESSONS, text
+            way = table['A hint: {call}'] if translated else 'A hint: {call}'
+            start, end = table.get(text, text), way.format(call=f"hint('{e.id}')")
+            assert said.startswith(start) and said.endswith(end)
+            assert said[len(start):-len(end)] in ([table['. '], table[' ']] if translated else ['. ', ' ']), said
+            done[translated] += 1
+    assert done[True] > 500 and done[False] > 1000
+
+
 def test_another_language_gets_english(monkeypatch):
     monkeypatch.setenv('TNB_LANG', 'fr_FR')
     with pytest.warns(UserWarning, match='known are en, ja'): assert ex.say('right') == 'right'
@@ -162,7 +179,8 @@ NOT = {
         '宽': '维数', '维度': '维数', '操作数': '操作次数', '内核': '算子', '真假值': '布尔值',
         '这些是数(?!值)': '数值', '分数的轴|一个分数': '得分', '包装(?!器)': '包装器', '代码单元(?!格)': '单元格',
         '做注意力': '计算注意力', '，像[^，。；：]*那样': '像…那样，…', r' “|” ': '“…”', r'\d %': '97%',
-        r'不是\{wanted\}': '应为 {wanted}', r'(?<!（)(?:post|pre)-norm': '后置归一化（post-norm，即 Post-LN）',
+        r'不是\{wanted\}|应为 \{wanted\}': '应为：{wanted}',
+        r'(?<!（)(?:post|pre)-norm': '后置归一化（post-norm，即 Post-LN）',
         '归一化、前置归一化$': '前置归一化（pre-norm，即 Pre-LN）', '基础模型': 'base 模型', '杀死': '强行终止',
         '严格证明': '精确验证',
         '[一-鿿][A-Za-z0-9]|[A-Za-z0-9][一-鿿]': '字 A 字',
@@ -195,6 +213,36 @@ def test_each_term_has_one_translation(language):
         found += [f'{where}: {again[0]} → {right}: {text[:80]}'
                   for wrong, right in NOT[language].items() if (again := re.search(wrong, words))]
     assert found == []
+
+
+# Single statements that once were wrong or not idiomatic: the words that held the fault.
+ONCE = {
+    'ja': (
+        'どの単語も同じベクトルになります', '`V` に分割したら', 'ほんのわずかな学習コスト', '四つの行のうち',
+        '「割り」ます', '12 のネットワーク', '二つになります', '800 の文対', '使うのではありません', '§3.3 は、',
+        '層は狭くなって', '別の訳を引き', '参照訳のそれ', 'どちらも学習していない', '何も教えない',
+        '二つの言語のために一度だけ', '数えてあり', 'メモリの二倍ある', '出力がほとんど変わって', 'ルートを忘れた',
+        '長い学習の備え',
+    ),
+    'zh': (
+        '同一幅图，加上', '既有头，“也有”查询', '要求证明', '评测一个小型分析器', '第 {lesson:<3} 课',
+        '分数是最后一个轴', '全宽度的头', '的包装里', '32 宽', 'd_k 宽', '越来越宽', '在每个头里做',
+    ),
+    'ko': (
+        '단어마다 같은 벡터를', '토큰 개수의', '나눌 지수 값들', '기울기를 계산하는 파라미터', '`x`까지 지워',
+        '0 · ∞은', '1보다 클 수 있나요? | 아닙니다', '셀프 어텐션의 세 가지', '세어 둘 다', '위치에만 따라',
+        '모든 위치를 겪게', '값들이 넘겨준 것', '후대의', '우리가 만든 글', 'b_1을 최댓값 다음에', '증거를 요구',
+        '가르치지 않거나', '지도처럼', '])` 실행', '구문 하나는', '구문 |',
+        '긴 학습의 대비',
+    ),
+}
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_a_statement_that_was_corrected_stays_so(language):
+    "Formulas and code are part of these texts, and so is README, for the rows of its tables."
+    texts = [*written_in(language), ('README.md', (ROOT/'README.md').read_text(encoding='utf-8'))]
+    assert [(where, wrong) for wrong in ONCE[language] for where, text in texts if wrong in text] == []
 
 
 @pytest.mark.parametrize('language', LANGUAGES)

@@ -312,11 +312,18 @@ def _kind(x):
     if isinstance(x, bool) or not isinstance(x, (int, float, list, tuple)): return type(x).__name__
     return 'number' if isinstance(x, (int, float)) else 'list'
 
+def _empty(error):
+    "What is said of a body that raises `NotImplementedError`, and in which language, as for `result`."
+    stub = re.fullmatch(r'(?P<id>\S+): write (?P<name>\S+) in (?P<file>\S+), then run nbdev-export', str(error))
+    if stub: return say("{id}: write {name} in {file}, then run nbdev-export", **stub.groupdict()), None
+    if not str(error).strip(): return say("nothing came back: write the body, and `return` the answer"), None
+    return str(error).strip(), 'en'  # in the words of the one who wrote the stub
+
 def _no_output(error, asked):
-    "Name of the mistake and text for a call that ended with an error."
+    "For a call that ended with an error: as `difference`."
     if repr(error) == repr(TimeoutError()):  # ours; an answer may raise one with a text of its own
         return 'endless', say("no answer in time for {args}: does a loop never end?", args=asked)
-    if isinstance(error, NotImplementedError): return 'nothing', str(error)
+    if isinstance(error, NotImplementedError): return 'nothing', *_empty(error)
     line, *_ = format_exception_only(error)[-1].splitlines()
     return 'error', say("{error} (for {args})", error=line, args=asked)
 
@@ -330,7 +337,7 @@ def difference(
     got,       # Of the reader's answer
     right,     # Of the right one
     args:tuple # The question
-) -> tuple:    # Name of the mistake, text
+) -> tuple:    # Name of the mistake, text, and its language if that may not be the reader's
     "What is different, in general words."
     asked = brief(args)
     if isinstance(got, Failure): return _no_output(got.error, asked)
