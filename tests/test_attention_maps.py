@@ -19,6 +19,8 @@ from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.experiments.alignment import align
 from transformer_nb.experiments.heads import (averaged_heads, dependency, per_head, uniform_heads, without_heads,
                                                words_right)
+from transformer_nb.experiments.widgets import grow_tree
+from transformer_nb.parsing import Tree, encode_trees, linearise, spell as spell_words
 from transformer_nb.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
 from transformer_nb.translation import Translator, as_written, spell, word_ids
@@ -153,6 +155,12 @@ def test_each_side_has_its_own_vocabulary():
     assert spell(maps['source'][:-1]) == 'a dog runs .'.split()
     (right,) = words_right(translator, [('a dog runs .', 'ein Hund läuft .')])
     assert len(right) == 4  # one answer for each word of the translation
+    tree = grow_tree(translator, 'a dog runs .', 2, 2)['tree']
+    assert {node[0] for node in tree} <= {*Sides.target.pieces(range(40))}
+    sentence = Tree('S', [Tree('NN', 'dog'), Tree('VBZ', 'runs')])
+    (source, target), = encode_trees(Sides(), [sentence])
+    assert source == Sides.source.encode([spell_words(Sides(), ['dog', 'runs'])])[0]
+    assert target == Sides.target.encode([linearise(sentence)])[0]
 
 
 def test_an_empty_sentence_is_refused(translator):

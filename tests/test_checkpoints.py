@@ -14,7 +14,8 @@ import torch
 from conftest import TORCH, two_processes
 
 from transformer_nb import checkpoints
-from transformer_nb.core import DiskError, InputError
+from transformer_nb.core import DiskError, InputError, MemoryFull
+from transformer_nb.interop import read_model
 from transformer_nb.optimizer import adam
 from transformer_nb.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
@@ -269,6 +270,39 @@ def test_config_of_another_shape(ckpt, change):
     (ckpt/'config.json').write_text(json.dumps(cfg))
     sign(ckpt)
     assert len(refusal(ckpt)) < 700
+
+
+def test_a_full_memory_is_no_broken_checkpoint(ckpt, monkeypatch):
+    "Whether a configuration fits the weights is seen before there is memory for a model."
+    def full(cfg):
+        if torch.get_default_device().type == 'meta': return Transformer(cfg)
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+    monkeypatch.setattr(checkpoints, 'Transformer', full)
+    with pytest.raises(MemoryFull, match='reading a model: the memory is full'): read_model(ckpt)
+    with pytest.raises(RuntimeError, match="^DefaultCPUAllocator"): checkpoints.load(ckpt)
+    cfg = json.loads((ckpt/'config.json').read_text()) | {'vocab_size': 10**15}
+    (ckpt/'config.json').write_text(json.dumps(cfg))
+    sign(ckpt)
+    assert 'config.json beside it asks for 16,000,000,' in refusal(ckpt)
+
+
+def test_a_file_that_may_not_be_read_is_the_disks_fault(ckpt, monkeypatch):
+    "In a run its checkpoint is passed over; where no other is left, this is said."
+    for step in (1, 2): shutil.copytree(ckpt, ckpt.parent/'run'/f'step-{step}')
+    denied = []
+    def refuse(file, mode):
+        if file in denied: raise PermissionError(13, 'Permission denied')
+        return open(file, mode)
+    monkeypatch.setattr(checkpoints, 'open', refuse, raising=False)
+    first, second = (ckpt.parent/'run'/f'step-{step}' for step in (1, 2))
+    denied.append(second/'model.safetensors')
+    with pytest.raises(DiskError, match='step-2/model.safetensors: cannot be read .Permission denied'):
+        checkpoints.load(second)
+    with pytest.warns(UserWarning, match='passed over.*Permission denied'):
+        assert checkpoints.newest(ckpt.parent/'run') == first
+    denied.append(first/'config.json')
+    with pytest.warns(UserWarning), pytest.raises(DiskError, match='holds no valid checkpoint.*Permission denied'):
+        checkpoints.load(ckpt.parent/'run')
 
 
 @pytest.mark.parametrize('name', ['model.safetensors', 'tokenizer.model', 'training.json'])

@@ -393,3 +393,26 @@ def test_a_mistyped_run_is_missing_and_not_looked_for_elsewhere(name, tmp_path, 
         status, out, err = tnb(command, name, cwd=tmp_path)
         assert (status, out, len(err.splitlines())) == (2, b'', 1), err
         assert f'{name}: no such checkpoint directory; train one with tnb-train --out {name}' in err
+
+
+@pytest.mark.parametrize('error, line', [
+    (torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB'), 'the memory is full: close other programs'),
+    (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), 'the memory is full'),
+    (OSError(28, 'No space left on device'), 'output: No space left on device; make room'),
+    (RuntimeError('mat1 and mat2 shapes cannot be multiplied'), None)])
+def test_what_is_no_fault_of_ours_is_one_line(error, line, monkeypatch):
+    "A full memory and a full disk, wherever they come up; a fault of our own keeps its traceback."
+    def fail(*_, **__): raise error
+    monkeypatch.setattr(Translator, 'nbest', fail)
+    status, out, err = tnb('tnb-translate', 'demo', '--device', 'cpu', stdin=b'a dog runs .\n')
+    assert status == 1 and out == b''
+    if line: assert err.startswith(f'tnb-translate: {line}') and len(err.splitlines()) == 1
+    else: assert 'Traceback' in err and str(error) in err
+
+
+def test_output_on_a_full_disk_is_one_line():
+    with open('/dev/full', 'wb') as full:
+        done = subprocess.run([BIN/'tnb-translate', 'demo', '--device', 'cpu'], input=b'a dog runs .\n', stdout=full,
+            stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr == b'tnb-translate: output: No space left on device; make room, or see to its permissions\n'

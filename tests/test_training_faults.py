@@ -432,10 +432,22 @@ def test_metrics_on_a_full_disk_are_one_line(tmp_path):
     ('[gloo/transport/tcp/pair.cc:5] Read error [127.0.0.1]:1: Connection reset by peer', True),
     ('[gloo/transport/tcp/unbound_buffer.cc:7] Timed out waiting 1800000ms for recv operation to complete', True),
     ('[enforce fail at third_party/gloo/gloo/allreduce.cc:21] opts.elements == in.size. 4 vs 8', False),
-    ('ProcessGroupGloo does not support this dtype: gloo has no float8', False), ('Broken pipe', False)])
+    (r'[D:\a\third_party\gloo\gloo\transport\uv\pair.cc:5] Connection reset by peer', True),
+    ('ProcessGroupGloo does not support this dtype: gloo has no float8', False), ('Broken pipe', False),
+    ('the gloo of my own program: its timeout is -1', False)])
 def test_only_a_connection_that_has_ended_is_a_lost_process(message, lost):
     "gloo complains of other things too, and those are faults of a program: their traceback must be seen."
     assert distributed.lost_process(RuntimeError(message)) == lost
+
+
+@pytest.mark.parametrize('kind, message, lost', [
+    ('Backend', 'NCCL error in: NCCLUtils.cpp:5, remote process exited or there was a network error', True),
+    ('Backend', 'NCCL communicator was aborted on rank 0.', True),
+    ('Backend', 'NCCL error in: NCCLUtils.cpp:5, invalid usage. Duplicate GPU detected : rank 0 and rank 1', False),
+    ('Backend', 'NCCL error in: NCCLUtils.cpp:5, unhandled cuda error. Cuda failure 2 out of memory', False),
+    ('Network', 'The client socket has failed to connect', True), ('Store', 'wait', True)])
+def test_an_error_of_nccl_may_be_of_this_process(kind, message, lost):
+    assert distributed.lost_process(getattr(torch.distributed, f'Dist{kind}Error')(message)) == lost
 
 
 # GPUs, imitated

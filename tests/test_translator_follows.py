@@ -21,7 +21,7 @@ from transformer_nb.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decoding import beam_search, greedy, sample
 from transformer_nb.feed_forward import FeedForward
-from transformer_nb.engine import inference as inference_module
+from transformer_nb.engine import inference as inference_module, products
 from transformer_nb.engine.inference import DecoderCache, decode_step, inference
 from transformer_nb.experiments.heads import averaged_heads, cut_path, uniform_heads, without_heads
 from transformer_nb.multihead import MultiHeadAttention
@@ -190,6 +190,11 @@ def test_warnings_of_the_process_stay_as_they_are(monkeypatch):
     monkeypatch.setattr(warnings.catch_warnings, '__enter__', entering)
     Translator(build(), TOKENIZER).translate(TEXTS, batch_tokens=64, parallel=2)
     assert not inside
+    for once in (products._product, products._can_pack): once.cache_clear()
+    monkeypatch.setattr(products, '_TOLD', [0.])  # that 8 bits are slow here
+    with warnings.catch_warnings(record=True, action='always') as told, ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda int8: Translator(build(), TOKENIZER, int8=int8), (False, True)))
+    assert not inside and not told
     with pytest.warns(UserWarning, match='still heard'): warnings.warn('still heard')
     with pytest.warns(DeprecationWarning, match='still heard'): warnings.warn('still heard', DeprecationWarning)
 

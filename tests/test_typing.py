@@ -57,6 +57,28 @@ def test_classes_that_grow_have_stubs():
     assert {"MultiHeadAttention", "Transformer", "Trainer", "BeamSearch", "DecoderCache", "Translator"} <= found
 
 
+# ---- what a class can do hangs on no other import
+
+@pytest.mark.parametrize("path", sorted((ROOT / "transformer_nb").rglob("*.py")), ids=lambda p: p.stem)
+def test_methods_are_patched_in_the_module_of_their_class(path):
+    "From another module they would be there only after its import."
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    own = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    patched = {ast.unparse(f.args.args[0].annotation) for f in tree.body if isinstance(f, ast.FunctionDef)
+               if any(ast.unparse(d).startswith("patch") for d in f.decorator_list)}
+    assert patched <= own
+
+
+@pytest.mark.parametrize("program", [
+    "from transformer_nb.transformer import Transformer; import torch\n"
+    "ids = torch.tensor([[5, 2]]); assert Transformer.from_pretrained('demo').hidden(ids, ids).shape[0] == 2",
+    "from transformer_nb.translation import Translator\n"
+    "assert 'tnb-attention' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html"])
+def test_methods_are_there_in_a_fresh_interpreter(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 # ---- the builder, on a small package
 
 MODEL = '''

@@ -198,7 +198,8 @@ def _refusing(file, why='', *errors):
     "In this block these errors, and those of the disk, become one line that names the file and the remedy."
     try: yield
     except FileNotFoundError: raise InputError(f"{file}: missing; {AGAIN}") from None
-    except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
+    except (IsADirectoryError, NotADirectoryError): raise InputError(f"{file}: is no file; {AGAIN}") from None
+    except OSError as e: raise DiskError(f"{file}: cannot be read ({e.strerror}); see to its permissions") from None
     except errors as e: raise InputError(f"{file}: {why} ({shorten(str(e), 160)}); {AGAIN}") from None
 
 def _checked(file, size, sha256, keep=True, verified=False):
@@ -294,10 +295,10 @@ def _pick(run, candidates, keep=()):
     for path in reversed(candidates):
         if not path.is_dir(): continue
         try: return path, *_read(path, keep)
-        except InputError as e:
+        except (InputError, DiskError) as e:
             faults.append(e)
             warnings.warn(f"a broken checkpoint is passed over: {e}", stacklevel=3)
-    if faults: raise InputError(f"{run}: holds no valid checkpoint; the newest: {faults[0]}")
+    if faults: raise type(faults[0])(f"{run}: holds no valid checkpoint; the newest: {faults[0]}")
     raise InputError(
         f"{run}: holds no checkpoint (no config.json); copy the whole directory again, "
         f"or train one with tnb-train --out {run}"
@@ -354,18 +355,22 @@ def _model(path, data):
     file = path/'model.safetensors'
     with _refusing(file, 'no safetensors file', SafetensorError):
         weights = tensors_from(data.pop(file.name))  # the bytes go before the model comes: a quarter less memory
-    model = _build(path/'config.json', data['config.json'])
+    blank = _blank(path/'config.json', data['config.json'])
+    held, asked = (sum(t.numel() for t in table.values()) for table in (weights, blank.state_dict()))
+    if held != asked:  # now, before memory is asked for
+        raise InputError(f"{file}: holds {held:,} numbers, and config.json beside it asks for {asked:,}; {AGAIN}")
+    with torch.random.fork_rng([]): model = Transformer(blank.cfg)  # the caller's random numbers stay as they are
     with _refusing(file, 'does not fit config.json beside it', RuntimeError):
         model.load_state_dict(weights, assign=True)  # float64 stays float64
     return model.eval()
 
-def _build(file, data):
-    "The model that a config.json describes, its weights still random."
+def _blank(file, data):
+    "The model that a config.json describes, without memory for its weights."
     cfg = _json(file, data)
     if unknown := sorted(cfg.keys() - {f.name for f in fields(TransformerConfig)}):
         raise InputError(f"{file}: unknown field {unknown[0]!r}; use the version of transformer_nb that wrote it")
     with (_refusing(file, 'describes no model', TypeError, ValueError, ArithmeticError, RuntimeError),
-          torch.random.fork_rng([])):  # the caller's random numbers stay as they are
+          torch.device('meta')):
         return Transformer(TransformerConfig(**cfg))
 
 # %% ../nbs/13_checkpoints.ipynb #8b512d14

@@ -32,12 +32,13 @@ from .core import FAILURES, InputError, profile, seeded
 from .corpora import Corpus, Split, decode_line, folder_files, load_corpus, read_parallel
 from .engine import cleaning, recipes, shards
 from .engine.distributed import World
-from .engine.runs import LR_FACTORS, NotFinite, refuse_used
+from .engine.runs import LR_FACTORS, NotFinite, out_of_memory, refuse_used
 from .evaluation import score
 from .exercises import cards
 from .interop import read_model, to_ctranslate2, to_marian, to_onnx
 from .optimizer import lrate
 from .parsing import Parser, f1, load_trees, plain, words_of
+from .serving import DISK
 from .tokenizer import train_tokenizer
 from .training import Trainer, TrainingConfig, run_of, suited
 from .transformer import PRESETS, Transformer, preset as model_preset
@@ -54,14 +55,26 @@ def _command(
     def run():
         warnings.showwarning = say  # a line, not the place in our code
         try: return function(**_options(function, name, pos))
-        except (InputError, NotFinite, *FAILURES) as e:
-            say(e)
-            sys.exit(2 if isinstance(e, InputError) else 1)
         except KeyboardInterrupt as e: sys.exit(getattr(e, 'code', 130))
         except BrokenPipeError:  # the reader of our output has left: so do we, as other programs do
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _no_more_output()
             sys.exit(128 + 13)  # SIGPIPE
+        except Exception as e:
+            line = _line_of(e)
+            if not line: raise
+            say(line)
+            sys.exit(2 if isinstance(e, InputError) else 1)
     return run
+
+def _line_of(error):
+    "What a command says of an error; None for a fault of ours, whose traceback must be seen."
+    if isinstance(error, (InputError, NotFinite, *FAILURES)): return error
+    if out_of_memory(error): return 'the memory is full: close other programs, or give it less at once'
+    if getattr(error, 'errno', None) not in DISK: return None
+    _no_more_output()  # it may be what could not be written
+    return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
+
+def _no_more_output(): os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 def _options(function, name, pos):
     "What was typed; argparse's other options are left out."

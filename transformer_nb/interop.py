@@ -329,6 +329,7 @@ def is_marian(
     "Does it hold a model of Hugging Face's or of Marian NMT's? (Checkpoints of this package have no `model_type`.)"
     return is_npz(folder) or (folder/'config.json').is_file() and 'model_type' in _json(folder/'config.json')
 
+@enough_memory('reading a model')
 def read_model(
     path:str|Path,     # Checkpoint directory, run, 'demo', folder of a MarianMTModel, or id on the Hub
     device:str='cpu',  # torch device

@@ -232,7 +232,7 @@ def spell(
     words:list # Words of a sentence
 ) -> str:      # Line that the model reads, as many tokens as words
     "A sentence with each unknown word replaced by its shape."
-    unknown = [not ids or tokenizer.unk_id in ids for ids in tokenizer.encode(words)]
+    unknown = [not ids or tokenizer.unk_id in ids for ids in tokenizer.source.encode(words)]
     return ' '.join(shape(w) if new else w for w, new in zip(words, unknown))
 
 def encode_trees(
@@ -241,7 +241,7 @@ def encode_trees(
 ) -> list:     # (source ids, target ids)
     "Sentences and their linearised trees as ids."
     sources = [spell(tokenizer, words_of(t)) for t in trees]
-    return list(zip(tokenizer.encode(sources), tokenizer.encode(list(map(linearise, trees)))))
+    return list(zip(tokenizer.source.encode(sources), tokenizer.target.encode(list(map(linearise, trees)))))
 
 # %% ../nbs/18_parsing.ipynb #0b9de409
 class Parse(NamedTuple):
@@ -332,7 +332,7 @@ class TreeSearch(BeamSearch):
         keep_greedy:bool=False # As for BeamSearch
     ):
         super().__init__(model, src, *search, extra=300, keep_greedy=keep_greedy)
-        pieces = [p.lstrip('▁') for p in tokenizer.pieces(range(tokenizer.vocab_size))]
+        pieces = [p.lstrip('▁') for p in tokenizer.target.pieces(range(tokenizer.vocab_size))]
         for i in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id): pieces[i] = ''
         closing = {p[1:]: i for i, p in enumerate(pieces) if p.startswith(')')}
         # the id of each '(X' with the id of its ')X'

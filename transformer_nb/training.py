@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from . import checkpoints
 from .batching import Batch, Batches, Step, encode_pairs, fitting, prefetch
-from .core import InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype, keeping_memory
+from .core import DiskError, InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype, keeping_memory
 from .corpora import Split
 from .engine import packing  # noqa: F401  it gives the model its `hidden`
 from .engine.costs import matmul_rate, train_flops
@@ -372,7 +372,7 @@ def _claim(self:Trainer):
 
 def _is_valid(path):
     try: checkpoints.verify(path)
-    except InputError as e:
+    except (InputError, DiskError) as e:
         warnings.warn(f'not averaged: {e}')
         return False
     return True

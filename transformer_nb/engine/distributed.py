@@ -9,6 +9,7 @@ __all__ = ['World', 'parallel', 'sync', 'lost_process']
 
 # %% ../../nbs/engine/03_distributed.ipynb #cb3c31f9
 import os
+import re
 from datetime import timedelta
 
 import torch
@@ -96,11 +97,16 @@ def sync(
     else: net.require_backward_grad_sync = now                                           # DDP
 
 # %% ../../nbs/engine/03_distributed.ipynb #b588b5a3
+# What is said when a connection has ended, in words of gloo, of NCCL or of the operating system
+_ENDS = ('closed by peer', 'reset by peer', 'broken pipe', 'timed out', 'timeout', 'refused', 'unreachable',
+    'remote process', 'was aborted')
+
 def lost_process(
     error:Exception # What was raised in training
 ) -> bool:          # True: the connection to another process is gone; False: something is wrong here
     "Does an error come from the exchange between processes?"
-    if isinstance(error, getattr(dist, 'DistError', ())): return True
-    # what gloo says when a connection has ended, in words of its own or of the operating system
-    ends = 'closed by peer', 'reset by peer', 'broken pipe', 'timed out', 'timeout', 'refused', 'unreachable'
-    return 'gloo' in str(error) and any(end in str(error).lower() for end in ends)
+    network, store, backend = (getattr(dist, f'Dist{kind}Error', ()) for kind in ('Network', 'Store', 'Backend'))
+    if isinstance(error, (network, store)): return True
+    # gloo's connections are these files of its source; all errors of NCCL, also those of this process, are of one class
+    of_connections = re.search(r'gloo[/\\]transport[/\\]', str(error)) or isinstance(error, backend)
+    return bool(of_connections) and any(end in str(error).lower() for end in _ENDS)

@@ -50,9 +50,9 @@ def _plain_product(x:Tensor, packed:Tensor, bias:Tensor|None, table:Tensor|None,
 def _product():
     "The same for TorchScript, which could not watch the call; Python 3.14 has none."
     if sys.version_info >= (3, 14): return _plain_product
-    with warnings.catch_warnings():  # it is to go one day
-        warnings.simplefilter('ignore')
-        return torch.jit.script(_plain_product)
+    # It is to go one day. No `catch_warnings`: in a thread it may leave the filters of the process changed
+    warnings.filterwarnings('ignore', r'`torch\.jit\.\w+` is deprecated', DeprecationWarning)
+    return torch.jit.script(_plain_product)
 
 def linear_of(
     weight:Tensor,    # W, shape (out, in)
@@ -101,9 +101,9 @@ class Int8Linear(nn.Module):
         weight, self.bias = linear.weight.detach(), _bias(linear)
         scale = weight.abs().amax(1).clamp(min=1e-9)/127
         zeros = torch.zeros(len(weight), dtype=torch.int64)
-        with warnings.catch_warnings():  # torch means to replace this type one day
-            warnings.simplefilter('ignore')
-            rounded = torch.quantize_per_channel(weight, scale.double(), zeros, 0, torch.qint8)
+        # torch means to replace this type one day
+        warnings.filterwarnings('ignore', r'torch\.quantize_per_tensor, .* are deprecated', UserWarning)
+        rounded = torch.quantize_per_channel(weight, scale.double(), zeros, 0, torch.qint8)
         self.packed = torch.ops.quantized.linear_prepack(rounded, None)
 
     def forward(self,

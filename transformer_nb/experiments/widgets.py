@@ -189,7 +189,7 @@ def grow_tree(
         return known[ids]
     seen = set().union(*(visited(ask, k, steps) for k in range(1, beams + 1)))
     def children(ids):
-        pieces = translator.tokenizer.pieces([t for _, t in ask(ids)])
+        pieces = translator.tokenizer.target.pieces([t for _, t in ask(ids)])
         return [[piece, round(logp, 4), *([children((*ids, t))] if (*ids, t) in seen else [])]
                 for piece, (logp, t) in zip(pieces, ask(ids))]
     return {'source': text, 'limit': src.shape[1] + 50, 'tree': children(())}
