@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/batching.html.md"""
 
 # %% auto #0
 __all__ = ['pad', 'Batch', 'make_batch', 'IdPairs', 'id_pairs', 'check_ids', 'check_lengths', 'encode_pairs', 'fitting',
-           'by_length', 'Batches', 'Step', 'prefetch']
+           'by_length', 'Step', 'Batches', 'prefetch']
 
 # %% ../nbs/10_batching.ipynb #22a36663
 from collections import deque
@@ -19,7 +19,6 @@ from itertools import chain, count, islice
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from torch import Tensor
 
 from .core import InputError
@@ -222,6 +221,14 @@ def _firsts(lengths, batch_tokens):
             longest = length
     return firsts
 
+# %% ../nbs/10_batching.ipynb #93158138
+@dataclass
+class Step:
+    "What one optimizer step learns from: micro-batches whose gradients are added up."
+    batches:list  # This rank's micro-batches, each a Batch
+    places:list   # Their numbers within the step, from 0 to per_step - 1; dropout is seeded by them
+    n_tokens:int  # Target tokens of the whole step, over all ranks: divide every summed loss by it
+
 # %% ../nbs/10_batching.ipynb #f85fc61f
 class Batches:
     "An endless, reproducible stream of batches: sentences of similar length, a token budget per batch (§5.1)."
@@ -246,63 +253,48 @@ class Batches:
         self.lengths, self.n_targets = lengths.max(1), lengths[:, 1]
         self.n_batches = len(_firsts(np.sort(self.lengths), batch_tokens))
 
-# %% ../nbs/10_batching.ipynb #bd6b7723
-@patch
-def epoch(self:Batches,
-    e:int # Number of the epoch, from 0
-) -> list: # Lists of indices into pairs
-    "The batches of epoch `e`: sorted by length, in random order."
-    return list(self._epoch(e))
+    def epoch(self,
+        e:int # Number of the epoch, from 0
+    ) -> list: # Lists of indices into pairs
+        "The batches of epoch `e`: sorted by length, in random order."
+        return list(self._epoch(e))
 
-@patch
-def _epoch(self:Batches, e, start=0):
-    "The batches from number `start` on, one by one: as lists, millions of indices are large."
-    rng = np.random.default_rng((self.seed, e))
-    order = np.lexsort((rng.random(len(self.lengths)), self.lengths))  # by length, random among equals
-    bounds = [*_firsts(self.lengths[order], self.batch_tokens), len(order)]
-    for i in rng.permutation(self.n_batches)[start:]: yield order[bounds[i]:bounds[i + 1]].tolist()
+    def make(self,
+        batch:list # Indices into pairs
+    ) -> Batch:
+        "The tensors of one batch."
+        return make_batch([self.pairs[i] for i in batch], self.special)
 
-@patch
-def make(self:Batches,
-    batch:list # Indices into pairs
-) -> Batch:
-    "The tensors of one batch."
-    return make_batch([self.pairs[i] for i in batch], self.special)
+    def once(self):
+        "Every batch of epoch 0, one time: for validation."
+        for batch in self._epoch(0): yield self.make(batch)
 
-@patch
-def once(self:Batches):
-    "Every batch of epoch 0, one time: for validation."
-    for batch in self._epoch(0): yield self.make(batch)
+    def row(self,
+        start:int=0 # Number of the first micro-batch
+    ):              # Yields a list of indices into pairs for every micro-batch, without end
+        "The micro-batches of all epochs, one after the other."
+        e, first = divmod(start, self.n_batches)
+        for e in count(e):
+            yield from self._epoch(e, first)
+            first = 0
 
-# %% ../nbs/10_batching.ipynb #93158138
-@dataclass
-class Step:
-    "What one optimizer step learns from: micro-batches whose gradients are added up."
-    batches:list  # This rank's micro-batches, each a Batch
-    places:list   # Their numbers within the step, from 0 to per_step - 1; dropout is seeded by them
-    n_tokens:int  # Target tokens of the whole step, over all ranks: divide every summed loss by it
+    def stream(self,
+        start:int=0 # Optimizer steps already taken
+    ):              # Yields Step after Step, without end
+        "Steps from `start` on: a resumed run sees what the uninterrupted one would have seen."
+        row = self.row(start*self.per_step)
+        while True:
+            step = list(islice(row, self.per_step))
+            places = range(self.rank, self.per_step, self.world)
+            n_tokens = sum(int(self.n_targets[batch].sum()) for batch in step)
+            yield Step([self.make(step[place]) for place in places], list(places), n_tokens)
 
-@patch
-def row(self:Batches,
-    start:int=0 # Number of the first micro-batch
-):              # Yields a list of indices into pairs for every micro-batch, without end
-    "The micro-batches of all epochs, one after the other."
-    e, first = divmod(start, self.n_batches)
-    for e in count(e):
-        yield from self._epoch(e, first)
-        first = 0
-
-@patch
-def stream(self:Batches,
-    start:int=0 # Optimizer steps already taken
-):              # Yields Step after Step, without end
-    "Steps from `start` on: a resumed run sees what the uninterrupted one would have seen."
-    row = self.row(start*self.per_step)
-    while True:
-        step = list(islice(row, self.per_step))
-        places = range(self.rank, self.per_step, self.world)
-        n_tokens = sum(int(self.n_targets[batch].sum()) for batch in step)
-        yield Step([self.make(step[place]) for place in places], list(places), n_tokens)
+    def _epoch(self, e, start=0):
+        "The batches from number `start` on, one by one: as lists, millions of indices are large."
+        rng = np.random.default_rng((self.seed, e))
+        order = np.lexsort((rng.random(len(self.lengths)), self.lengths))  # by length, random among equals
+        bounds = [*_firsts(self.lengths[order], self.batch_tokens), len(order)]
+        for i in rng.permutation(self.n_batches)[start:]: yield order[bounds[i]:bounds[i + 1]].tolist()
 
 # %% ../nbs/10_batching.ipynb #1da712c0
 def prefetch(

@@ -14,7 +14,6 @@ from math import inf
 from typing import NamedTuple
 
 import torch
-from fastcore.basics import patch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -106,6 +105,7 @@ def wide(
     "What log-probabilities are added up in: a number of 16 bits has only two or three digits."
     return torch.promote_types(dtype, torch.float32)
 
+# %% ../nbs/15_decoding.ipynb #b15class
 class BeamSearch:
     "Beam search over a batch; with `keep_greedy` one of the k rows belongs to the greedy path until that ends."
     def __init__(self,
@@ -130,99 +130,86 @@ class BeamSearch:
         self.tokens = src.new_full((len(src), beam, 1), model.cfg.bos_id)
         self.finished = [[] for _ in src]                                 # Hypotheses, best first
 
-# %% ../nbs/15_decoding.ipynb #72b3e9dc
-@patch
-def scores(self:BeamSearch) -> Tensor: # Shape (b·k, V filled up to whole blocks)
-    "Scores of the next token of every hypothesis; −∞ for what may not be said."
-    return decode_step(self.model, self.tokens[:, :, -1].flatten(), self.cache)
+    def run(self) -> list: # Per sentence its Hypotheses, best first
+        "Search until every sentence is done."
+        while len(self.alive):
+            self.step()
+            self.drop_done()
+        return self.finished
 
-@patch
-def candidates(self:BeamSearch) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
-    "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
-    b, k, position = len(self.alive), self.k, self.cache.length
-    logp = self.scores().log_softmax(-1, dtype=self.logp.dtype)
-    if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
-    best, token = logp.topk(min(2*k, logp.shape[-1]))            # no sentence needs more than 2k of one hypothesis
-    token.clamp_(max=self.model.cfg.vocab_size - 1)              # a filling token has −∞, but the next step looks it up
-    logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
-    order = logp.clone()
-    order[:, 0].masked_fill_(self.greedy, inf)
-    index = order.topk(2*k)[1]
-    return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
+    def step(self):
+        "Keep the k best candidates that go on, put away those that end."
+        logp, parent, token = self.candidates()
+        ends = token == self.model.cfg.eos_id
+        self.put_away(logp, parent, ends)
+        self.greedy &= ~ends[:, 0]
+        keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
+        parent, token = parent.gather(1, keep), token.gather(1, keep)
+        self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
+        if self.k > 1: self.cache.follow(parent)
+        past = self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens))
+        self.tokens = torch.cat([past, token[:, :, None]], -1)
 
-# %% ../nbs/15_decoding.ipynb #b5b33691
-@patch
-def step(self:BeamSearch):
-    "Keep the k best candidates that go on, put away those that end."
-    logp, parent, token = self.candidates()
-    ends = token == self.model.cfg.eos_id
-    self.put_away(logp, parent, ends)
-    self.greedy &= ~ends[:, 0]
-    keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
-    parent, token = parent.gather(1, keep), token.gather(1, keep)
-    self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
-    if self.k > 1: self.cache.follow(parent)
-    self.tokens = torch.cat([self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens)), token[:, :, None]], -1)
+    def candidates(self) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
+        "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
+        b, k, position = len(self.alive), self.k, self.cache.length
+        logp = self.scores().log_softmax(-1, dtype=self.logp.dtype)
+        if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
+        best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
+        token.clamp_(max=self.model.cfg.vocab_size - 1)          # a filling token has −∞, but the next step looks it up
+        logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
+        order = logp.clone()
+        order[:, 0].masked_fill_(self.greedy, inf)
+        index = order.topk(2*k)[1]
+        return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
 
-# %% ../nbs/15_decoding.ipynb #69845918
-@patch
-def put_away(self:BeamSearch,
-    logp:Tensor,    # Log-probabilities of the candidates, best first, shape (b, 2k)
-    parent:Tensor,  # Their hypotheses, shape (b, 2k)
-    ends:Tensor     # Do they end in EOS? shape (b, 2k)
-):
-    "Score the hypotheses that end among the k best."
-    for i, j in (ends & logp.isfinite())[:, :self.k].nonzero().tolist():
+    def scores(self) -> Tensor: # Shape (b·k, V filled up to whole blocks)
+        "Scores of the next token of every hypothesis; −∞ for what may not be said."
+        return decode_step(self.model, self.tokens[:, :, -1].flatten(), self.cache)
+
+    def put_away(self,
+        logp:Tensor,    # Log-probabilities of the candidates, best first, shape (b, 2k)
+        parent:Tensor,  # Their hypotheses, shape (b, 2k)
+        ends:Tensor     # Do they end in EOS? shape (b, 2k)
+    ):
+        "Score the hypotheses that end among the k best."
+        for i, j in (ends & logp.isfinite())[:, :self.k].nonzero().tolist():
+            found = self.finished[self.alive[i].item()]
+            found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
+            found.sort(reverse=True)
+            del found[self.k:]
+
+    def hypothesis(self,
+        logp:Tensor, # Its log-probability, a single number
+        ids:Tensor   # BOS and its tokens
+    ) -> Hypothesis:
+        "An output of the present length, with its score."
+        return Hypothesis(logp.item()/length_penalty(self.cache.length, self.alpha), ids[1:].tolist())
+
+    def drop_done(self):
+        "Take out the sentences in which nothing better can come, or whose length is used up."
+        out = self.cache.length >= self.limits[self.alive]
+        found = [self.finished[i] for i in self.alive.tolist()]
+        worst = [hyps[self.nbest - 1].score if len(hyps) >= self.nbest else -inf for hyps in found]
+        full = self.logp.new_tensor(worst) >= self.bound()
+        for i in out.nonzero()[:, 0].tolist(): self.fill(i)
+        going = ~(out | full)
+        if going.all(): return
+        order = self.cache.leave(going)
+        for name in ('alive', 'logp', 'tokens', 'greedy'): setattr(self, name, getattr(self, name)[order])
+
+    def bound(self) -> Tensor: # One number for each sentence, shape (sentences still searched,)
+        "A score that no open hypothesis can exceed: log-probabilities only fall, the divisor is largest at the limit."
+        return self.logp.amax(1)/length_penalty(self.limits[self.alive], self.alpha)
+
+    def fill(self,
+        i:int # Number of a sentence, among those still searched, whose length is used up
+    ):
+        "What was cut off at the limit fills the list, as far as finished hypotheses have left room."
         found = self.finished[self.alive[i].item()]
-        found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
-        found.sort(reverse=True)
-        del found[self.k:]
-
-@patch
-def hypothesis(self:BeamSearch,
-    logp:Tensor, # Its log-probability, a single number
-    ids:Tensor   # BOS and its tokens
-) -> Hypothesis:
-    "An output of the present length, with its score."
-    return Hypothesis(logp.item()/length_penalty(self.cache.length, self.alpha), ids[1:].tolist())
-
-# %% ../nbs/15_decoding.ipynb #fb79c9a8
-@patch
-def bound(self:BeamSearch) -> Tensor: # One number for each sentence, shape (sentences still searched,)
-    "A score that no open hypothesis can exceed: log-probabilities only fall, and the divisor is largest at the limit."
-    return self.logp.amax(1)/length_penalty(self.limits[self.alive], self.alpha)
-
-@patch
-def fill(self:BeamSearch,
-    i:int # Number of a sentence, among those still searched, whose length is used up
-):
-    "What was cut off at the limit fills the list, as far as finished hypotheses have left room."
-    found = self.finished[self.alive[i].item()]
-    for j in self.logp[i].argsort(descending=True).tolist():
-        if len(found) >= self.nbest or self.logp[i, j].isinf(): return
-        found.append(self.hypothesis(self.logp[i, j], self.tokens[i, j]))
-
-# %% ../nbs/15_decoding.ipynb #da28978f
-@patch
-def drop_done(self:BeamSearch):
-    "Take out the sentences in which nothing better can come, or whose length is used up."
-    out = self.cache.length >= self.limits[self.alive]
-    found = [self.finished[i] for i in self.alive.tolist()]
-    worst = [hyps[self.nbest - 1].score if len(hyps) >= self.nbest else -inf for hyps in found]
-    full = self.logp.new_tensor(worst) >= self.bound()
-    for i in out.nonzero()[:, 0].tolist(): self.fill(i)
-    going = ~(out | full)
-    if going.all(): return
-    order = self.cache.leave(going)
-    for name in ('alive', 'logp', 'tokens', 'greedy'): setattr(self, name, getattr(self, name)[order])
-
-@patch
-def run(self:BeamSearch) -> list: # Per sentence its Hypotheses, best first
-    "Search until every sentence is done."
-    while len(self.alive):
-        self.step()
-        self.drop_done()
-    return self.finished
+        for j in self.logp[i].argsort(descending=True).tolist():
+            if len(found) >= self.nbest or self.logp[i, j].isinf(): return
+            found.append(self.hypothesis(self.logp[i, j], self.tokens[i, j]))
 
 # %% ../nbs/15_decoding.ipynb #710051e0
 @torch.inference_mode()

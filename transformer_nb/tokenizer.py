@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import sentencepiece as spm
-from fastcore.basics import patch
 
 from .core import InputError
 
@@ -42,18 +41,6 @@ class Tokenizer:
         self.pad_id, self.bos_id = self.sp.pad_id(), self.sp.bos_id()
         self.eos_id, self.unk_id = self.sp.eos_id(), self.sp.unk_id()
 
-    def __reduce__(self): return type(self), (self.model,)  # pickled and copied by its bytes
-
-    @property
-    def vocab_size(self): return self.sp.vocab_size()
-
-    # Where each language has a vocabulary of its own (lesson 20), these are two; here both languages share one
-    @property
-    def source(self): return self
-
-    @property
-    def target(self): return self
-
     def encode(self,
         texts:list # Sentences
     ) -> list:     # One list of ids per sentence, without BOS and EOS
@@ -65,6 +52,52 @@ class Tokenizer:
     ) -> list:   # Sentences
         "Ids to text; padding, begin and end vanish."
         return self.sp.decode(ids) if ids else []
+
+    def pieces(self,
+        ids:list # Ids of one sentence
+    ) -> list:   # Their pieces as text; ▁ marks the start of a word
+        "The pieces behind ids."
+        return self.sp.id_to_piece(list(ids))
+
+    def ids_of(self,
+        pieces:list # Pieces of one sentence
+    ) -> list:      # Their ids
+        "The ids behind pieces."
+        return self.sp.piece_to_id(list(pieces))
+
+    def save(self,
+        path:str|Path # File to write
+    ):
+        "Write the SentencePiece model."
+        Path(path).write_bytes(self.model)
+
+    @classmethod
+    def from_file(cls,
+        path:str|Path # SentencePiece model file
+    ) -> 'Tokenizer':
+        "Read a SentencePiece model; raises `InputError` where it is missing or broken."
+        try: return cls(Path(path).read_bytes())
+        except OSError: why = 'no such tokenizer; copy it from the training run'
+        except RuntimeError: why = 'not a SentencePiece model, or cut off; copy it again from the training run'
+        raise InputError(f"{path}: {why}")
+
+    @property
+    def vocab_size(self): return self.sp.vocab_size()
+
+    # Where each language has a vocabulary of its own (lesson 20), these are two; here both languages share one
+    @property
+    def source(self): return self
+
+    @property
+    def target(self): return self
+
+    def tag(self,
+        text:str # Any text
+    ) -> str:    # What stands in front of it to say which language is wanted; '' here (lesson 20 has such vocabularies)
+        "The mark of the language wanted."
+        return ''
+
+    def __reduce__(self): return type(self), (self.model,)  # pickled and copied by its bytes
 
 # %% ../nbs/09_tokenizer.ipynb #fa3ff291
 def train_tokenizer(
@@ -100,45 +133,6 @@ def _nearest(texts, size, kind):
         least = _train(texts, 10**6, 'char').vocab_size  # each character a piece
         return least if size < least else _train(texts, size, kind, hard_vocab_limit=False).vocab_size
     except RuntimeError: return None
-
-# %% ../nbs/09_tokenizer.ipynb #d20810e0
-@patch
-def pieces(self:Tokenizer,
-    ids:list # Ids of one sentence
-) -> list:   # Their pieces as text; ▁ marks the start of a word
-    "The pieces behind ids."
-    return self.sp.id_to_piece(list(ids))
-
-@patch
-def ids_of(self:Tokenizer,
-    pieces:list # Pieces of one sentence
-) -> list:      # Their ids
-    "The ids behind pieces."
-    return self.sp.piece_to_id(list(pieces))
-
-@patch
-def tag(self:Tokenizer,
-    text:str # Any text
-) -> str:    # What stands in front of it to say which language is wanted; '' here (lesson 20 has such vocabularies)
-    "The mark of the language wanted."
-    return ''
-
-@patch
-def save(self:Tokenizer,
-    path:str|Path # File to write
-):
-    "Write the SentencePiece model."
-    Path(path).write_bytes(self.model)
-
-@patch(cls_method=True)
-def from_file(cls:Tokenizer,
-    path:str|Path # SentencePiece model file
-) -> Tokenizer:
-    "Read a SentencePiece model; raises `InputError` where it is missing or broken."
-    try: return cls(Path(path).read_bytes())
-    except OSError: why = 'no such tokenizer; copy it from the training run'
-    except RuntimeError: why = 'not a SentencePiece model, or cut off; copy it again from the training run'
-    raise InputError(f"{path}: {why}")
 
 # %% ../nbs/09_tokenizer.ipynb #1d43b0f9
 class TokenizerLike(Protocol):
@@ -207,49 +201,42 @@ class Vocabulary:
         self.sp = spm.SentencePieceProcessor()
         self.sp.load_from_serialized_proto(model)
 
+    def encode(self,
+        texts:list # Sentences
+    ) -> list:     # One list of ids per sentence, without EOS
+        "Text to ids; a tag in front is one piece."
+        tagged = [(tag := self.tag(text), text.removeprefix(tag)) for text in texts]
+        return [self.ids_of([tag]*bool(tag) + self.sp.encode(text, out_type=str)) for tag, text in tagged]
+
+    def decode(self,
+        ids:list # One list of ids per sentence
+    ) -> list:   # Sentences
+        "Ids to text; special tokens vanish."
+        hidden = '<pad>', '<unk>', '</s>', '<s>'
+        return [self.sp.decode_pieces([piece for piece in self.pieces(row) if piece not in hidden]) for row in ids]
+
+    def pieces(self,
+        ids:list # Ids of one sentence
+    ) -> list:   # Their pieces as text; an id that no piece has is what starts a target
+        "The pieces behind ids."
+        return [self.piece.get(i, '<s>') for i in ids]
+
+    def ids_of(self,
+        pieces:list # Pieces of one sentence
+    ) -> list:      # Their ids
+        "The ids behind pieces; what is not in the table is unknown."
+        return [self.ids.get(piece, self.unk_id) for piece in pieces]
+
+    def tag(self,
+        text:str # Any text
+    ) -> str:    # The tag in front of it, or ''
+        "Which language is wanted; raises `InputError` for one that the model does not know."
+        found = TAG.match(text)
+        if not found or found[0] in self.ids: return found[0] if found else ''
+        known = f"one of {', '.join(self.tags)}" if self.tags else 'nothing'
+        raise InputError(f"{found[0]}: the model knows no such language; write {known} in front of the sentence")
+
     def __reduce__(self): return type(self), (self.model, self.ids, self.vocab_size)
-
-# %% ../nbs/09_tokenizer.ipynb #c9two2
-@patch
-def tag(self:Vocabulary,
-    text:str # Any text
-) -> str:    # The tag in front of it, or ''
-    "Which language is wanted; raises `InputError` for one that the model does not know."
-    found = TAG.match(text)
-    if not found or found[0] in self.ids: return found[0] if found else ''
-    known = f"one of {', '.join(self.tags)}" if self.tags else 'nothing'
-    raise InputError(f"{found[0]}: the model knows no such language; write {known} in front of the sentence")
-
-@patch
-def encode(self:Vocabulary,
-    texts:list # Sentences
-) -> list:     # One list of ids per sentence, without EOS
-    "Text to ids; a tag in front is one piece."
-    tagged = [(tag := self.tag(text), text.removeprefix(tag)) for text in texts]
-    return [self.ids_of([tag]*bool(tag) + self.sp.encode(text, out_type=str)) for tag, text in tagged]
-
-# %% ../nbs/09_tokenizer.ipynb #c9two3
-@patch
-def ids_of(self:Vocabulary,
-    pieces:list # Pieces of one sentence
-) -> list:      # Their ids
-    "The ids behind pieces; what is not in the table is unknown."
-    return [self.ids.get(piece, self.unk_id) for piece in pieces]
-
-@patch
-def pieces(self:Vocabulary,
-    ids:list # Ids of one sentence
-) -> list:   # Their pieces as text; an id that no piece has is what starts a target
-    "The pieces behind ids."
-    return [self.piece.get(i, '<s>') for i in ids]
-
-@patch
-def decode(self:Vocabulary,
-    ids:list # One list of ids per sentence
-) -> list:   # Sentences
-    "Ids to text; special tokens vanish."
-    hidden = '<pad>', '<unk>', '</s>', '<s>'
-    return [self.sp.decode_pieces([piece for piece in self.pieces(row) if piece not in hidden]) for row in ids]
 
 # %% ../nbs/09_tokenizer.ipynb #c9two4
 class TwoVocabularies:
