@@ -10,11 +10,13 @@ __all__ = ['pad', 'Batch', 'make_batch', 'IdPairs', 'id_pairs', 'check_ids', 'ch
 
 # %% ../nbs/10_batching.ipynb #22a36663
 from collections import deque
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, count, islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +28,7 @@ from .tokenizer import PAD, Special, check_tokenizer
 
 # %% ../nbs/10_batching.ipynb #e2db4089
 def pad(
-    rows:list,        # Lists or arrays of token ids
+    rows:Sequence,    # Lists or arrays of token ids
     device=None,      # torch device; None means the default
     pad_id:int=PAD    # Id of padding
 ) -> Tensor:          # int64, shape (len(rows), longest), filled with pad_id on the right
@@ -78,8 +80,8 @@ def _send(table, device):
 
 # %% ../nbs/10_batching.ipynb #53269a0c
 def make_batch(
-    pairs:list,        # (source ids, target ids), lists or arrays, without BOS and EOS
-    special=Special()  # Ids of padding, BOS and EOS: the model's configuration, if it has others
+    pairs:list,            # (source ids, target ids), lists or arrays, without BOS and EOS
+    special:Any=Special()  # Ids of padding, BOS and EOS: the model's configuration, if it has others
 ) -> Batch:
     "Pad sentence pairs; the target comes shifted right and unshifted (§3.1). `InputError` for none, or padding in one."
     if not pairs: raise InputError("a batch of no sentence pairs: give at least one")
@@ -133,10 +135,9 @@ def id_pairs(
     except (TypeError, ValueError):
         odd = next(i for i, row in enumerate(rows) if len(row) and np.asarray(row).dtype.kind not in 'biu')
         raise InputError(f"{place(odd)}: {rows[odd]!r:.80} is no row of ids, which are whole numbers") from None
-    pairs = IdPairs(ids, np.cumsum([0, *map(len, rows)], dtype=np.int64))
-    check_ids(pairs, (n_ids, n_ids), place=place)
-    pairs.ids = ids.astype(np.uint16 if n_ids <= 2**16 else np.uint32)
-    return pairs
+    bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    check_ids(IdPairs(ids, bounds), (n_ids, n_ids), place=place)
+    return IdPairs(ids.astype(np.uint16 if n_ids <= 2**16 else np.uint32), bounds)
 
 def check_ids(
     pairs:IdPairs,     # Sentence pairs
@@ -161,7 +162,7 @@ def check_ids(
 # %% ../nbs/10_batching.ipynb #983005de
 def check_lengths(
     lengths,        # Tokens of each side without EOS, shape (pairs, 2)
-    max_len:int,    # Longest sequence of the model, in tokens
+    max_len:float,  # Longest sequence of the model, in tokens
     place=_place    # Function of the number of a row: where it stands, for the message
 ):
     "Raises `InputError`, naming the place, for a sentence that is longer than the model."
@@ -172,11 +173,11 @@ def check_lengths(
 def encode_pairs(
     tokenizer,      # The shared tokenizer
     split,          # corpora.Split: sentence pairs and their files
-    max_len:int     # Longest sequence of the model, in tokens
+    max_len:float   # Longest sequence of the model, in tokens
 ) -> IdPairs:
     "Sentence pairs as ids; raises `InputError` naming the line of a sentence that is longer than the model."
     sides, files, parts = (tokenizer.source, tokenizer.target), (split.src_file, split.tgt_file), []
-    sizes = [side.vocab_size for side in sides]
+    sizes = tuple(side.vocab_size for side in sides)
     def place(row, start=0): return f"{files[row % 2]}:{split.line(start + row//2)}"
     for start in range(0, max(1, len(split)), 10_000):  # never all ids as lists at once
         rows = [side.encode(list(texts)) for side, texts in zip(sides, zip(*split[start:start + 10_000]))]
@@ -196,7 +197,7 @@ def fitting(
     def place(row): return f"{name} {('source', 'target')[row % 2]}:{row//2 + 1}"
     if not hasattr(pairs, 'lengths'): pairs = id_pairs([ids for pair in pairs for ids in pair], place=place)
     check_lengths(pairs.lengths, cfg.max_len, place)
-    if hasattr(pairs, 'tokenizer'): check_tokenizer(pairs.tokenizer, cfg)
+    if (tokenizer := getattr(pairs, 'tokenizer', None)) is not None: check_tokenizer(tokenizer, cfg)
     else: check_ids(pairs, (cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size), cfg.pad_id, place)
     return pairs
 
@@ -239,7 +240,7 @@ class Batches:
         per_step:int=1,          # Micro-batches of one optimizer step, over all ranks
         rank:int=0,              # Number of this process, from 0
         world:int=1,             # Number of processes
-        special=Special()        # Ids of padding, BOS and EOS: the model's configuration, if it has others
+        special:Any=Special()    # Ids of padding, BOS and EOS: the model's configuration, if it has others
     ):
         if not len(pairs): raise InputError("no sentence pairs: a stream of batches needs at least one; give a corpus")
         if not 0 <= rank < world: raise ValueError(f"rank {rank} of {world} processes: ranks go from 0 to {world - 1}")
@@ -300,7 +301,7 @@ class Batches:
 def prefetch(
     iterable,   # What to run through in the background, such as a stream of steps
     size:int=2  # Items made ahead, at most
-):              # Yields the same items in the same order
+) -> Generator: # Yields the same items in the same order
     "Run through `iterable` in a thread; its exceptions are raised here, and closing the generator ends the thread."
     items, end = iter(iterable), object()
     thread = ThreadPoolExecutor(1)

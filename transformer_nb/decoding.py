@@ -85,10 +85,10 @@ def _one_by_one(model, src, prefix, choose):
 @torch.inference_mode()
 @own_precision()
 def greedy(
-    model,            # Transformer or Inference
-    src:Tensor,       # Source ids ending in EOS, shape (b, n)
-    prefix:list=None  # Prefixes, a list of ids for each sentence
-) -> list:            # For each sentence a list of ids without BOS and EOS
+    model,                 # Transformer or Inference
+    src:Tensor,            # Source ids ending in EOS, shape (b, n)
+    prefix:list|None=None  # Prefixes, a list of ids for each sentence
+) -> list:                 # For each sentence a list of ids without BOS and EOS
     "Take the most probable token at every step."
     if len(src) == 0: return []
     return _one_by_one(inference(model), src, prefix, lambda scores, *_: scores.argmax(-1))
@@ -109,13 +109,13 @@ def wide(
 class BeamSearch:
     "Beam search over a batch; with `keep_greedy` one of the k rows belongs to the greedy path until that ends."
     def __init__(self,
-        model,             # Transformer or Inference
-        src:Tensor,        # Source ids ending in EOS, shape (b, n), b > 0
-        beam:int,          # Hypotheses kept per sentence
-        alpha:float,       # Length penalty
-        nbest:int,         # How many of the best hypotheses are wanted
-        prefix:list=None,  # Prefixes, a list of ids for each sentence
-        extra:int=50,      # Tokens that the output may have more than the input
+        model,                  # Transformer or Inference
+        src:Tensor,             # Source ids ending in EOS, shape (b, n), b > 0
+        beam:int,               # Hypotheses kept per sentence
+        alpha:float,            # Length penalty
+        nbest:int,              # How many of the best hypotheses are wanted
+        prefix:list|None=None,  # Prefixes, a list of ids for each sentence
+        extra:int=50,           # Tokens that the output may have more than the input
         keep_greedy:bool=False # Does a row belong to the greedy path?
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
@@ -174,7 +174,7 @@ class BeamSearch:
     ):
         "Score the hypotheses that end among the k best."
         for i, j in (ends & logp.isfinite())[:, :self.k].nonzero().tolist():
-            found = self.finished[self.alive[i].item()]
+            found = self.finished[int(self.alive[i])]
             found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
             found.sort(reverse=True)
             del found[self.k:]
@@ -206,7 +206,7 @@ class BeamSearch:
         i:int # Number of a sentence, among those still searched, whose length is used up
     ):
         "What was cut off at the limit fills the list, as far as finished hypotheses have left room."
-        found = self.finished[self.alive[i].item()]
+        found = self.finished[int(self.alive[i])]
         for j in self.logp[i].argsort(descending=True).tolist():
             if len(found) >= self.nbest or self.logp[i, j].isinf(): return
             found.append(self.hypothesis(self.logp[i, j], self.tokens[i, j]))
@@ -215,15 +215,15 @@ class BeamSearch:
 @torch.inference_mode()
 @own_precision()
 def beam_search(
-    model,             # Transformer or Inference
-    src:Tensor,        # Source ids ending in EOS, shape (b, n)
-    beam:int=4,        # Hypotheses kept per sentence (§6.1: 4)
-    alpha:float=.6,    # Length penalty (§6.1: 0.6), at least 0
-    nbest:int=1,       # Hypotheses to return, at most `beam`
-    prefix:list=None,  # Prefixes, a list of ids for each sentence
-    extra:int=50,      # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
+    model,                  # Transformer or Inference
+    src:Tensor,             # Source ids ending in EOS, shape (b, n)
+    beam:int=4,             # Hypotheses kept per sentence (§6.1: 4)
+    alpha:float=.6,         # Length penalty (§6.1: 0.6), at least 0
+    nbest:int=1,            # Hypotheses to return, at most `beam`
+    prefix:list|None=None,  # Prefixes, a list of ids for each sentence
+    extra:int=50,           # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
     keep_greedy:bool=False # Does a row belong to the greedy path? False: plain beam search, as published
-) -> list:             # Per sentence up to `nbest` Hypotheses, best first, then those cut off
+) -> list:                  # Per sentence up to `nbest` Hypotheses, best first, then those cut off
     "Beam search (§6.1), with `keep_greedy` never worse than a finished greedy output; `InputError` for odd settings."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
     if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
@@ -275,7 +275,7 @@ def sample(
     top_k:int=0,           # Draw among the k most probable tokens; 0: all
     top_p:float=1.,        # Draw among the fewest tokens that have this share together
     seed:int=0,            # Or a list with one for each sentence: equal sentences with equal seeds get equal outputs
-    prefix:list=None       # Prefixes, a list of ids for each sentence
+    prefix:list|None=None  # Prefixes, a list of ids for each sentence
 ) -> list:                 # For each sentence a list of ids without BOS and EOS
     "Draw every token at random by its probability; raises `InputError` for settings that make no sense."
     if not temperature > 0: raise InputError(f"temperature {temperature} must be above 0")

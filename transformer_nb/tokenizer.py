@@ -14,7 +14,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import sentencepiece as spm
 
@@ -38,6 +38,7 @@ class Tokenizer:
         self.model = model
         self.sp = spm.SentencePieceProcessor()
         self.sp.load_from_serialized_proto(model)  # the constructor would accept an empty model
+        self.vocab_size = self.sp.vocab_size()
         self.pad_id, self.bos_id = self.sp.pad_id(), self.sp.bos_id()
         self.eos_id, self.unk_id = self.sp.eos_id(), self.sp.unk_id()
 
@@ -81,9 +82,6 @@ class Tokenizer:
         except RuntimeError: why = 'not a SentencePiece model, or cut off; copy it again from the training run'
         raise InputError(f"{path}: {why}")
 
-    @property
-    def vocab_size(self): return self.sp.vocab_size()
-
     # Where each language has a vocabulary of its own (lesson 20), these are two; here both languages share one
     @property
     def source(self): return self
@@ -101,9 +99,9 @@ class Tokenizer:
 
 # %% ../nbs/09_tokenizer.ipynb #fa3ff291
 def train_tokenizer(
-    texts,                # Sentences of both languages
-    vocab_size:int=None,  # Number of pieces, special ones included; None: 8,000, or as near to it as the text allows
-    kind:str='bpe'        # 'bpe' (en-de in the paper) or 'unigram' (near to the paper's word-pieces for en-fr)
+    texts,                     # Sentences of both languages
+    vocab_size:int|None=None,  # Number of pieces, special ones included; None: 8,000, or as near as the text allows
+    kind:str='bpe'             # 'bpe' (en-de in the paper) or 'unigram' (near to the paper's word-pieces for en-fr)
 ) -> Tokenizer:
     "Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."
     texts, size = list(texts), 8000 if vocab_size is None else max(vocab_size, 4)
@@ -149,10 +147,10 @@ class TokenizerLike(Protocol):
     def pieces(self, ids:list) -> list: ...    # Ids of one sentence to their spelling; ▁ marks the start of a word
 
     @property
-    def source(self): return self              # Encodes sources, spells their pieces; its `vocab_size` may be another
+    def source(self) -> Any: return self       # Encodes sources, spells their pieces; its `vocab_size` may be another
 
     @property
-    def target(self): return self              # Encodes, decodes and spells targets
+    def target(self) -> Any: return self       # Encodes, decodes and spells targets
 
     def tag(self, text:str) -> str: return ''  # What stands in front of a text to say which language is wanted
     def save(self, path:str|Path): Path(path).write_bytes(self.model)
@@ -249,13 +247,9 @@ class TwoVocabularies:
         self.source, self.target, self.bos_id, self.vocab_size = source, target, bos_id, target.vocab_size
         self.pad_id, self.eos_id, self.unk_id = target.pad_id, target.eos_id, target.unk_id
         self.tag, self.encode, self.pieces, self.decode = source.tag, source.encode, target.pieces, target.decode
-
-    @property
-    def model(self):
-        "Both vocabularies as one text."
         sides = {name: [b64encode(side.model).decode(), side.ids, side.vocab_size]
-            for name, side in (('source', self.source), ('target', self.target))}
-        return json.dumps(sides | {'bos_id': self.bos_id}).encode()
+            for name, side in (('source', source), ('target', target))}
+        self.model = json.dumps(sides | {'bos_id': bos_id}).encode()  # both vocabularies as one text
 
     def __reduce__(self): return read_tokenizer, (self.model,)
 
@@ -266,9 +260,9 @@ class TwoVocabularies:
         Path(path).write_bytes(self.model)
 
 def read_tokenizer(
-    data:bytes,              # What `save` has written
-    own:TokenizerLike=None   # A tokenizer that may have written it
-) -> TokenizerLike:          # `own` if the bytes are its own, else a Tokenizer or TwoVocabularies
+    data:bytes,                  # What `save` has written
+    own:TokenizerLike|None=None  # A tokenizer that may have written it
+) -> TokenizerLike:              # `own` if the bytes are its own, else a Tokenizer or TwoVocabularies
     "A tokenizer of any kind; raises `RuntimeError`, `ValueError` or `KeyError` where it is broken or unknown."
     if own is not None and own.model == data: return own
     if not data.startswith(b'{'): return Tokenizer(data)

@@ -10,10 +10,12 @@ __all__ = ['World', 'parallel', 'sync', 'lost_process']
 # %% ../../nbs/engine/03_distributed.ipynb #cb3c31f9
 import os
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from ..core import InputError, default_device
@@ -48,8 +50,8 @@ class World:
         return total.tolist()
 
     def from_first(self,
-        make # Function that makes something
-    ):       # What it made in process 0
+        make  # Function that makes something
+    ) -> Any: # What it made in process 0
         "Let process 0 make something and send it to all the others."
         if self.size == 1: return make()
         box = [make() if self.rank == 0 else None]
@@ -82,7 +84,7 @@ def _shard(net, world, dtype):
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     low = dtype == torch.bfloat16
     policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32) if low else MixedPrecisionPolicy()
-    mesh = dist.init_device_mesh(world.device.type, (world.size,))  # or it would take a GPU that the run does not use
+    mesh = init_device_mesh(world.device.type, (world.size,))  # or it would take a GPU that the run does not use
     for layer in (*net.model.encoder, *net.model.decoder): fully_shard(layer, mesh=mesh, mp_policy=policy)
     return fully_shard(net, mesh=mesh)  # the embeddings stay exact: the loss is summed up in their type
 
