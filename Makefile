@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: help demo export test test-slow docs lab blank bench hooks lock clean
 help:
 	@echo "make demo   train a small Transformer on the built-in corpus, score it, translate (some minutes)"
-	@echo "make export write package, stubs, exercises and README.md from the notebooks, after an edit"
+	@echo "make export write package, exercises and README.md from the notebooks, after an edit"
 	@echo "make test   run every test: export in step, style, types, notebooks, pytest"
 	@echo "make docs   build the site into _docs/"
 	@echo "make lab    open the lessons in JupyterLab"
@@ -39,7 +39,6 @@ export: .venv/ready
 	$(BIN)/nbdev-export
 	$(BIN)/python tools/build_exercises.py
 	$(BIN)/python tools/build_languages.py
-	$(BIN)/python tools/build_stubs.py
 	$(BIN)/python tools/build_readme.py
 
 # Export in step, every notebook as nbdev-test runs it, and what crosses them: all by pytest, so that both of two workers

@@ -76,9 +76,9 @@ def wheel(sdist, tmp_path_factory):
 
 
 def package_files():
-    "Every file of the package: modules in all folders, stubs, data."
+    "Every file of the package: modules in all folders, data."
     files = [path for path in (ROOT/'transformer_nb').rglob('*') if path.is_file() and '__pycache__' not in path.parts]
-    assert {'py.typed', 'core.py', 'packing.py', 'transformer.pyi', 'viewer.js'} <= {path.name for path in files}
+    assert {'py.typed', 'core.py', 'packing.py', 'viewer.js'} <= {path.name for path in files}
     return {str(path.relative_to(ROOT)) for path in files}
 
 

@@ -175,12 +175,12 @@ def viewed(
 
 # %% ../nbs/19_attention_maps.ipynb #52e6b438
 def plot_links(
-    maps:dict,      # Maps of pieces or of words
-    kind:str,       # 'encoder', 'decoder' or 'cross'
-    heads:list,     # Pairs (layer, head), from 0; each has a colour
-    query:int=None, # Only this row; None means all
-    title:str=''    # Above the picture
-):                  # matplotlib Figure
+    maps:dict,           # Maps of pieces or of words
+    kind:str,            # 'encoder', 'decoder' or 'cross'
+    heads:list,          # Pairs (layer, head), from 0; each has a colour
+    query:int|None=None, # Only this row; None means all
+    title:str=''         # Above the picture
+):                       # matplotlib Figure
     "Lines from queries (top) to keys (bottom), as in the paper's figures 3 to 5; the darker, the more weight."
     import matplotlib.pyplot as plt  # takes half a second, which others save
     plot_style()

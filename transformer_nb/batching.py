@@ -6,20 +6,21 @@ Docs: https://transformer-nb.github.io/transformer_nb/batching.html.md"""
 
 # %% auto #0
 __all__ = ['pad', 'Batch', 'make_batch', 'IdPairs', 'id_pairs', 'check_ids', 'check_lengths', 'encode_pairs', 'fitting',
-           'by_length', 'Batches', 'Step', 'prefetch']
+           'by_length', 'Step', 'Batches', 'prefetch']
 
 # %% ../nbs/10_batching.ipynb #22a36663
 from collections import deque
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, count, islice
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from torch import Tensor
 
 from .core import InputError
@@ -27,7 +28,7 @@ from .tokenizer import PAD, Special, check_tokenizer
 
 # %% ../nbs/10_batching.ipynb #e2db4089
 def pad(
-    rows:list,        # Lists or arrays of token ids
+    rows:Sequence,    # Lists or arrays of token ids
     device=None,      # torch device; None means the default
     pad_id:int=PAD    # Id of padding
 ) -> Tensor:          # int64, shape (len(rows), longest), filled with pad_id on the right
@@ -79,8 +80,8 @@ def _send(table, device):
 
 # %% ../nbs/10_batching.ipynb #53269a0c
 def make_batch(
-    pairs:list,        # (source ids, target ids), lists or arrays, without BOS and EOS
-    special=Special()  # Ids of padding, BOS and EOS: the model's configuration, if it has others
+    pairs:list,            # (source ids, target ids), lists or arrays, without BOS and EOS
+    special:Any=Special()  # Ids of padding, BOS and EOS: the model's configuration, if it has others
 ) -> Batch:
     "Pad sentence pairs; the target comes shifted right and unshifted (§3.1). `InputError` for none, or padding in one."
     if not pairs: raise InputError("a batch of no sentence pairs: give at least one")
@@ -134,10 +135,9 @@ def id_pairs(
     except (TypeError, ValueError):
         odd = next(i for i, row in enumerate(rows) if len(row) and np.asarray(row).dtype.kind not in 'biu')
         raise InputError(f"{place(odd)}: {rows[odd]!r:.80} is no row of ids, which are whole numbers") from None
-    pairs = IdPairs(ids, np.cumsum([0, *map(len, rows)], dtype=np.int64))
-    check_ids(pairs, (n_ids, n_ids), place=place)
-    pairs.ids = ids.astype(np.uint16 if n_ids <= 2**16 else np.uint32)
-    return pairs
+    bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    check_ids(IdPairs(ids, bounds), (n_ids, n_ids), place=place)
+    return IdPairs(ids.astype(np.uint16 if n_ids <= 2**16 else np.uint32), bounds)
 
 def check_ids(
     pairs:IdPairs,     # Sentence pairs
@@ -162,7 +162,7 @@ def check_ids(
 # %% ../nbs/10_batching.ipynb #983005de
 def check_lengths(
     lengths,        # Tokens of each side without EOS, shape (pairs, 2)
-    max_len:int,    # Longest sequence of the model, in tokens
+    max_len:float,  # Longest sequence of the model, in tokens
     place=_place    # Function of the number of a row: where it stands, for the message
 ):
     "Raises `InputError`, naming the place, for a sentence that is longer than the model."
@@ -173,11 +173,11 @@ def check_lengths(
 def encode_pairs(
     tokenizer,      # The shared tokenizer
     split,          # corpora.Split: sentence pairs and their files
-    max_len:int     # Longest sequence of the model, in tokens
+    max_len:float   # Longest sequence of the model, in tokens
 ) -> IdPairs:
     "Sentence pairs as ids; raises `InputError` naming the line of a sentence that is longer than the model."
     sides, files, parts = (tokenizer.source, tokenizer.target), (split.src_file, split.tgt_file), []
-    sizes = [side.vocab_size for side in sides]
+    sizes = tuple(side.vocab_size for side in sides)
     def place(row, start=0): return f"{files[row % 2]}:{split.line(start + row//2)}"
     for start in range(0, max(1, len(split)), 10_000):  # never all ids as lists at once
         rows = [side.encode(list(texts)) for side, texts in zip(sides, zip(*split[start:start + 10_000]))]
@@ -197,7 +197,7 @@ def fitting(
     def place(row): return f"{name} {('source', 'target')[row % 2]}:{row//2 + 1}"
     if not hasattr(pairs, 'lengths'): pairs = id_pairs([ids for pair in pairs for ids in pair], place=place)
     check_lengths(pairs.lengths, cfg.max_len, place)
-    if hasattr(pairs, 'tokenizer'): check_tokenizer(pairs.tokenizer, cfg)
+    if (tokenizer := getattr(pairs, 'tokenizer', None)) is not None: check_tokenizer(tokenizer, cfg)
     else: check_ids(pairs, (cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size), cfg.pad_id, place)
     return pairs
 
@@ -222,6 +222,14 @@ def _firsts(lengths, batch_tokens):
             longest = length
     return firsts
 
+# %% ../nbs/10_batching.ipynb #93158138
+@dataclass
+class Step:
+    "What one optimizer step learns from: micro-batches whose gradients are added up."
+    batches:list  # This rank's micro-batches, each a Batch
+    places:list   # Their numbers within the step, from 0 to per_step - 1; dropout is seeded by them
+    n_tokens:int  # Target tokens of the whole step, over all ranks: divide every summed loss by it
+
 # %% ../nbs/10_batching.ipynb #f85fc61f
 class Batches:
     "An endless, reproducible stream of batches: sentences of similar length, a token budget per batch (§5.1)."
@@ -232,7 +240,7 @@ class Batches:
         per_step:int=1,          # Micro-batches of one optimizer step, over all ranks
         rank:int=0,              # Number of this process, from 0
         world:int=1,             # Number of processes
-        special=Special()        # Ids of padding, BOS and EOS: the model's configuration, if it has others
+        special:Any=Special()    # Ids of padding, BOS and EOS: the model's configuration, if it has others
     ):
         if not len(pairs): raise InputError("no sentence pairs: a stream of batches needs at least one; give a corpus")
         if not 0 <= rank < world: raise ValueError(f"rank {rank} of {world} processes: ranks go from 0 to {world - 1}")
@@ -246,69 +254,54 @@ class Batches:
         self.lengths, self.n_targets = lengths.max(1), lengths[:, 1]
         self.n_batches = len(_firsts(np.sort(self.lengths), batch_tokens))
 
-# %% ../nbs/10_batching.ipynb #bd6b7723
-@patch
-def epoch(self:Batches,
-    e:int # Number of the epoch, from 0
-) -> list: # Lists of indices into pairs
-    "The batches of epoch `e`: sorted by length, in random order."
-    return list(self._epoch(e))
+    def epoch(self,
+        e:int # Number of the epoch, from 0
+    ) -> list: # Lists of indices into pairs
+        "The batches of epoch `e`: sorted by length, in random order."
+        return list(self._epoch(e))
 
-@patch
-def _epoch(self:Batches, e, start=0):
-    "The batches from number `start` on, one by one: as lists, millions of indices are large."
-    rng = np.random.default_rng((self.seed, e))
-    order = np.lexsort((rng.random(len(self.lengths)), self.lengths))  # by length, random among equals
-    bounds = [*_firsts(self.lengths[order], self.batch_tokens), len(order)]
-    for i in rng.permutation(self.n_batches)[start:]: yield order[bounds[i]:bounds[i + 1]].tolist()
+    def make(self,
+        batch:list # Indices into pairs
+    ) -> Batch:
+        "The tensors of one batch."
+        return make_batch([self.pairs[i] for i in batch], self.special)
 
-@patch
-def make(self:Batches,
-    batch:list # Indices into pairs
-) -> Batch:
-    "The tensors of one batch."
-    return make_batch([self.pairs[i] for i in batch], self.special)
+    def once(self):
+        "Every batch of epoch 0, one time: for validation."
+        for batch in self._epoch(0): yield self.make(batch)
 
-@patch
-def once(self:Batches):
-    "Every batch of epoch 0, one time: for validation."
-    for batch in self._epoch(0): yield self.make(batch)
+    def row(self,
+        start:int=0 # Number of the first micro-batch
+    ):              # Yields a list of indices into pairs for every micro-batch, without end
+        "The micro-batches of all epochs, one after the other."
+        e, first = divmod(start, self.n_batches)
+        for e in count(e):
+            yield from self._epoch(e, first)
+            first = 0
 
-# %% ../nbs/10_batching.ipynb #93158138
-@dataclass
-class Step:
-    "What one optimizer step learns from: micro-batches whose gradients are added up."
-    batches:list  # This rank's micro-batches, each a Batch
-    places:list   # Their numbers within the step, from 0 to per_step - 1; dropout is seeded by them
-    n_tokens:int  # Target tokens of the whole step, over all ranks: divide every summed loss by it
+    def stream(self,
+        start:int=0 # Optimizer steps already taken
+    ):              # Yields Step after Step, without end
+        "Steps from `start` on: a resumed run sees what the uninterrupted one would have seen."
+        row = self.row(start*self.per_step)
+        while True:
+            step = list(islice(row, self.per_step))
+            places = range(self.rank, self.per_step, self.world)
+            n_tokens = sum(int(self.n_targets[batch].sum()) for batch in step)
+            yield Step([self.make(step[place]) for place in places], list(places), n_tokens)
 
-@patch
-def row(self:Batches,
-    start:int=0 # Number of the first micro-batch
-):              # Yields a list of indices into pairs for every micro-batch, without end
-    "The micro-batches of all epochs, one after the other."
-    e, first = divmod(start, self.n_batches)
-    for e in count(e):
-        yield from self._epoch(e, first)
-        first = 0
-
-@patch
-def stream(self:Batches,
-    start:int=0 # Optimizer steps already taken
-):              # Yields Step after Step, without end
-    "Steps from `start` on: a resumed run sees what the uninterrupted one would have seen."
-    row = self.row(start*self.per_step)
-    while True:
-        step = list(islice(row, self.per_step))
-        places = range(self.rank, self.per_step, self.world)
-        n_tokens = sum(int(self.n_targets[batch].sum()) for batch in step)
-        yield Step([self.make(step[place]) for place in places], list(places), n_tokens)
+    def _epoch(self, e, start=0):
+        "The batches from number `start` on, one by one: as lists, millions of indices are large."
+        rng = np.random.default_rng((self.seed, e))
+        order = np.lexsort((rng.random(len(self.lengths)), self.lengths))  # by length, random among equals
+        bounds = [*_firsts(self.lengths[order], self.batch_tokens), len(order)]
+        for i in rng.permutation(self.n_batches)[start:]: yield order[bounds[i]:bounds[i + 1]].tolist()
 
 # %% ../nbs/10_batching.ipynb #1da712c0
 def prefetch(
     iterable,   # What to run through in the background, such as a stream of steps
     size:int=2  # Items made ahead, at most
-):              # Yields the same items in the same order
+) -> Generator: # Yields the same items in the same order
     "Run through `iterable` in a thread; its exceptions are raised here, and closing the generator ends the thread."
     items, end = iter(iterable), object()
     thread = ThreadPoolExecutor(1)

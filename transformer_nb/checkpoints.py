@@ -27,7 +27,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from, save_file
 
 from .core import FAILURES, DiskError, InputError, default_device
-from .tokenizer import Tokenizer, check_tokenizer, read_tokenizer
+from .tokenizer import TokenizerLike, check_tokenizer, read_tokenizer
 from .transformer import PerHead, Transformer, TransformerConfig
 
 # %% ../nbs/13_checkpoints.ipynb #80c7f331
@@ -44,20 +44,20 @@ FILES = (
 @dataclass
 class Checkpoint:
     "What a checkpoint directory holds."
-    model:Transformer    # In eval mode
-    tokenizer:Tokenizer  # The shared vocabulary, or None
-    training:dict        # Step, seconds and settings of the run
-    path:Path            # Where it was read from
-    files:dict = None    # What its manifest says of each file: (bytes, sha256); None if it was not read
+    model:Transformer       # In eval mode
+    tokenizer:TokenizerLike|None  # The shared vocabulary
+    training:dict           # Step, seconds and settings of the run
+    path:Path               # Where it was read from
+    files:dict|None = None  # What its manifest says of each file: (bytes, sha256); None if it was not read
 
 # %% ../nbs/13_checkpoints.ipynb #f27b6e67
 def save(
-    path:str|Path,       # Directory to write; a checkpoint that is there is replaced
-    model:Transformer,   # Weights and configuration
-    tokenizer=None,      # The shared vocabulary
-    training:dict=None,  # Step, seconds, settings: anything JSON can hold
-    optimizer=None,      # torch optimizer, to resume from here
-    write:bool=True      # False: only help to gather sharded weights (processes of rank > 0)
+    path:str|Path,            # Directory to write; a checkpoint that is there is replaced
+    model:Transformer,        # Weights and configuration
+    tokenizer=None,           # The shared vocabulary
+    training:dict|None=None,  # Step, seconds, settings: anything JSON can hold
+    optimizer=None,           # torch optimizer, to resume from here
+    write:bool=True           # False: only help to gather sharded weights (processes of rank > 0)
 ):
     "Write a checkpoint, whole or not at all: else `DiskError`. `InputError` if the vocabulary is not the model's."
     files = snapshot(model, tokenizer, training, optimizer, write)
@@ -66,7 +66,7 @@ def save(
 def snapshot(
     model:Transformer,   # As for `save`, which writes what comes back
     tokenizer=None,
-    training:dict=None,
+    training:dict|None=None,
     optimizer=None,
     keep:bool=True,      # False: only help to gather sharded weights
     copy:bool=False      # Copy the weights, so that training may go on before they are written?
@@ -205,7 +205,7 @@ def _refusing(file, why='', *errors):
 def _checked(file, size, sha256, keep=True, verified=False):
     with _refusing(file), open(file, 'rb') as f:
         found = os.fstat(f.fileno()).st_size
-        data = f.read() if keep else None
+        data = f.read() if keep else b''
         if verified: digest = None
         else: digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
     if found < size: raise InputError(f"{file}: broken, cut off ({found:,} of {size:,} bytes); {AGAIN}")
@@ -286,7 +286,7 @@ def _itself(path):
     "`path`; the old checkpoint set aside for it, where a crash came between the two renames; or what ships as 'demo'."
     if path.is_dir(): return path
     if _beside(path, 'old').is_dir(): return _beside(path, 'old')
-    return resources.files('transformer_nb')/'data'/'demo' if str(path) == 'demo' else path
+    return Path(str(resources.files('transformer_nb')/'data'/'demo')) if str(path) == 'demo' else path
 
 def _pick(run, candidates, keep=()):
     "The last candidate that is valid, and what `_read` gives; each broken one after it is warned of."
@@ -328,19 +328,19 @@ def remove(
 
 # %% ../nbs/13_checkpoints.ipynb #9e364aa4
 def load(
-    path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
-    device:str='cpu',     # torch device
-    verified:bool=False,  # Has this process just verified this directory? Then no file is hashed again
-    tokenizer=None        # The one it was saved with, where that is of a class of your own (tokenizer.TokenizerLike)
+    path:str|Path,                 # A checkpoint directory, a run that holds some, or 'demo', our small model
+    device:str|torch.device='cpu', # torch device
+    verified:bool=False,           # Has this process just verified this directory? Then no file is hashed again
+    tokenizer=None                 # The one it was saved with, if that is of your own class (tokenizer.TokenizerLike)
 ) -> Checkpoint:
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
-    path, data, files = _open(path, FILES[:4], verified)  # the optimizer's state is checked, but not kept
-    model, file = _model(path, data).to(device), path/'tokenizer.model'
+    place, data, files = _open(path, FILES[:4], verified)  # the optimizer's state is checked, but not kept
+    model, file = _model(place, data).to(device), place/'tokenizer.model'
     why = 'no SentencePiece model; was it saved with a tokenizer of your own? Then give that one, tokenizer=…'
     with _refusing(file, why, RuntimeError, ValueError, KeyError, TypeError):
         found = read_tokenizer(data[file.name], tokenizer) if file.name in data else None
-    if tokenizer is not None: _check_vocabulary(path, found, tokenizer, 'give the one that it was saved with')
-    return Checkpoint(model, found, _json(path/'training.json', data.get('training.json', '{}')), path, files)
+    if tokenizer is not None: _check_vocabulary(place, found, tokenizer, 'give the one that it was saved with')
+    return Checkpoint(model, found, _json(place/'training.json', data.get('training.json', '{}')), place, files)
 
 def load_transformer(
     path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package

@@ -17,11 +17,13 @@ from argparse import ArgumentParser
 from dataclasses import replace
 from functools import partial
 from inspect import signature
+from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import Annotated
+from types import NoneType
+from typing import Annotated, get_args, get_type_hints
 
 import torch
 from fastcore.script import anno_parser
@@ -78,7 +80,10 @@ def _no_more_output(): os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.file
 
 def _options(function, name, pos):
     "What was typed; argparse's other options are left out."
-    parser = anno_parser(function, name, pos=pos)
+    parser, kinds = anno_parser(function, name, pos=pos), get_type_hints(function)
+    for action in parser._actions:  # an error names `int`, where the annotation says `int|None`
+        kind = [kind for kind in get_args(kinds.get(action.dest)) if kind is not NoneType]
+        if action.type and kind: action.type, = kind
     parser.add_argument('--version', action='version', version=f'transformer_nb {__version__}',
         help='Show the version and exit')
     given = parser.parse_args()
@@ -180,37 +185,37 @@ def _bleu(tokenizer, pairs):
 
 # %% ../nbs/21_cli.ipynb #cc42df8c
 def train(
-    data:str=None,           # A folder with train.SRC, train.TGT; two files, comma between; shards; builtin (default)
-    out:str='runs/model',    # Directory of the run, for its checkpoints
-    src:str=None,            # Source language: the file name's ending (default: en)
-    tgt:str=None,            # Target language: the file name's ending (default: de)
-    preset:str=None,         # Size of the model: tiny, small, base, big, or a row of Table 3, A1 ... E (default: tiny)
-    steps:int=None,          # Optimizer steps (default: 2000 if no minutes are given)
-    minutes:float=None,      # Minutes of training instead: the result then depends on the machine and its load
-    corpus_size:int=40_000,  # Training pairs of the built-in corpus
-    recipe:str=None,         # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
-    vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
-    batch_tokens:int=None,   # Padded tokens per micro-batch (default: 4096; a short run, or minutes: 1536)
-    accumulate:int=None,     # Micro-batches a step (default: one for each process)
-    warmup:int=None,         # Steps of rising learning rate (default: what suits preset and length; 4000 for base)
-    lr_factor:float=None,    # Multiplies the paper's learning rate (default: what suits preset and length; 1 for base)
-    clip:float=None,         # Longest gradient, as a norm (default: as it comes)
-    dropout:float=None,      # Share of values dropped (default: the preset's; 0 for the built-in corpus)
-    max_len:int=1024,        # Longest sequence, in tokens
-    norm:str=None,           # LayerNorm after the residual (post) or before (default: post; a short run: pre)
-    seed:int=0,              # Fixes initial weights, order of batches and dropout
-    device:str='auto',       # cpu, cuda, mps, or auto
-    dtype:str=None,          # float32, bfloat16, float16, or auto: the fastest (default: float32; with minutes auto)
-    threads:int=None,        # Threads on a CPU (default: all cores; a short run: 1; with minutes what is fastest)
-    compile:bool=False,      # Compile the layers with torch.compile (needs a C++ compiler)?
-    shard:bool=False,        # Under torchrun: share the weights out among the processes (FSDP2)?
-    every:int=None,          # Steps from checkpoint to checkpoint (default: 20 checkpoints in a run)
-    average_last:int=None,   # Checkpoints that are kept, and averaged at the end (default: 5; the paper's big: 20)
-    patience:int=None,       # Checkpoints without a better validation loss before the run stops early
-    bleu:int=0,              # Validation sentences to translate for BLEU at each checkpoint
-    tensorboard:bool=False,  # Write the metrics for TensorBoard too?
-    drop_empty:bool=False,   # Leave out pairs with an empty side?
-    resume:Annotated[str, RESUME]=None  # Go on from the run's newest checkpoint, with its settings; auto: or begin
+    data:str|None=None,          # Folder with train.SRC, train.TGT; two files, comma between; shards; builtin (default)
+    out:str='runs/model',        # Directory of the run, for its checkpoints
+    src:str|None=None,           # Source language: the file name's ending (default: en)
+    tgt:str|None=None,           # Target language: the file name's ending (default: de)
+    preset:str|None=None,        # Size of the model: tiny, small, base, big, a row of Table 3, A1 … E (default: tiny)
+    steps:int|None=None,         # Optimizer steps (default: 2000 if no minutes are given)
+    minutes:float|None=None,     # Minutes of training instead: the result then depends on the machine and its load
+    corpus_size:int=40_000,      # Training pairs of the built-in corpus
+    recipe:str|None=None,        # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
+    vocab_size:int|None=None,    # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
+    batch_tokens:int|None=None,  # Padded tokens per micro-batch (default: 4096; a short run, or minutes: 1536)
+    accumulate:int|None=None,    # Micro-batches a step (default: one for each process)
+    warmup:int|None=None,        # Steps of rising learning rate (default: what suits preset and length; 4000 for base)
+    lr_factor:float|None=None,   # Multiplies the paper's learning rate (default: what suits preset and length; base: 1)
+    clip:float|None=None,        # Longest gradient, as a norm (default: as it comes)
+    dropout:float|None=None,     # Share of values dropped (default: the preset's; 0 for the built-in corpus)
+    max_len:int=1024,            # Longest sequence, in tokens
+    norm:str|None=None,          # LayerNorm after the residual (post) or before (default: post; a short run: pre)
+    seed:int=0,                  # Fixes initial weights, order of batches and dropout
+    device:str='auto',           # cpu, cuda, mps, or auto
+    dtype:str|None=None,         # float32, bfloat16, float16, or auto: the fastest (default: float32; minutes: auto)
+    threads:int|None=None,       # Threads on a CPU (default: all cores; a short run: 1; with minutes what is fastest)
+    compile:bool=False,          # Compile the layers with torch.compile (needs a C++ compiler)?
+    shard:bool=False,            # Under torchrun: share the weights out among the processes (FSDP2)?
+    every:int|None=None,         # Steps from checkpoint to checkpoint (default: 20 checkpoints in a run)
+    average_last:int|None=None,  # Checkpoints that are kept, and averaged at the end (default: 5; the paper's big: 20)
+    patience:int|None=None,      # Checkpoints without a better validation loss before the run stops early
+    bleu:int=0,                  # Validation sentences to translate for BLEU at each checkpoint
+    tensorboard:bool=False,      # Write the metrics for TensorBoard too?
+    drop_empty:bool=False,       # Leave out pairs with an empty side?
+    resume:Annotated[str|None, RESUME]=None  # Go on from the run's newest checkpoint, with its settings; auto: or begin
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
     typed = {name: value for name, value in locals().items() if value is not None and value is not False}
@@ -320,7 +325,8 @@ def _open(file):
 def _stream(file, on_error, most, answer):
     "Print the answers to the lines of a file as soon as they are there."
     if on_error not in ('stop', 'skip'): raise InputError(f"--on-error {on_error}: choose one of stop, skip")
-    sys.stdout.reconfigure(encoding='utf-8', errors='replace', newline='\n')
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding='utf-8', errors='replace', newline='\n')
     first = 1
     with tqdm(unit=' lines', disable=None) as bar:
         for group in _groups(_lines(*_open(file), on_error), most):
@@ -355,10 +361,11 @@ def translate(
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
     translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
-    how, told = dict(batch_tokens=batch_tokens, parallel=parallel, keep_greedy=keep_greedy), set()
+    told = set()
     def answer(group, first):
         _tell_unknown(translator, group, told)
-        for i, hyps in enumerate(translator.nbest(group, beam, alpha, nbest, **how), first):
+        found = translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel, keep_greedy)
+        for i, hyps in enumerate(found, first):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)
 
@@ -377,7 +384,7 @@ def _tests(about, data=None, src=None, tgt=None, drop_empty=False):
     tests = Corpus(src, tgt, splits).tests or (list(splits) if data else [])
     if not tests: raise InputError(f"{origin}: no test split (test*.{src}) in it; {another}")
     if origin == 'builtin': return {name: splits[name] for name in tests}
-    return {name: read_parallel(*splits[name], drop_empty) for name in tests}
+    return {name: read_parallel(*splits[name], drop_empty=drop_empty) for name in tests}
 
 # %% ../nbs/21_cli.ipynb #967df0a8
 def _scores(translator, splits, tokenize='13a', **search):
@@ -397,9 +404,9 @@ def _print_table(scores):
 # %% ../nbs/21_cli.ipynb #8aeb84df
 def evaluate(
     model:str,               # Checkpoint directory, or a run that holds some
-    data:str=None,           # 'builtin', a folder with test*.SRC, or two files, comma between (default: the training's)
-    src:str=None,            # Source language (default: the model's)
-    tgt:str=None,            # Target language (default: the model's)
+    data:str|None=None,      # 'builtin', a folder with test*.SRC, or two files, comma between (default: the training's)
+    src:str|None=None,       # Source language (default: the model's)
+    tgt:str|None=None,       # Target language (default: the model's)
     beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.6,         # Length penalty
     keep_greedy:bool=False,  # Keep a row of the beam for the greedy path? Not the published search
@@ -451,7 +458,7 @@ def _gold(file):
 def parse(
     model:str,               # Checkpoint directory of a parser, or a run that holds some
     file:str='-',            # Text to parse, one sentence per line, spaces around punctuation too ('-' is stdin)
-    gold:str=None,           # File of bracketed trees: parse their sentences, print labelled bracket F1 (percent)
+    gold:str|None=None,      # File of bracketed trees: parse their sentences, print labelled bracket F1 (percent)
     beam:int=21,             # Hypotheses kept per sentence; 1 is greedy
     alpha:float=0.3,         # Length penalty
     batch_tokens:int=16384,  # Padded tokens per batch
@@ -470,8 +477,8 @@ def parse(
 # %% ../nbs/21_cli.ipynb #ca40ae5c
 def demo(
     out:str='runs/demo',     # Directory of the run; must be new
-    steps:int=None,          # Optimizer steps (default: those of the profile in settings.ini)
-    minutes:float=None       # Minutes of training instead: the result then depends on the machine and its load
+    steps:int|None=None,     # Optimizer steps (default: those of the profile in settings.ini)
+    minutes:float|None=None  # Minutes of training instead: the result then depends on the machine and its load
 ):
     "Train a small model on the built-in corpus, score it, translate, draw its attention."
     if Path(out).exists():
@@ -516,10 +523,10 @@ def progress():
 
 # %% ../nbs/21_cli.ipynb #c21export
 def export(
-    model:str,             # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
-    to:str='marian',       # marian (for Hugging Face's library), ctranslate2, or onnx
-    out:str='exported',    # Folder to write; an older export there is replaced
-    quantization:str=None  # For ctranslate2: int8, float16, ... (default: float32)
+    model:str,                  # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
+    to:str='marian',            # marian (for Hugging Face's library), ctranslate2, or onnx
+    out:str='exported',         # Folder to write; an older export there is replaced
+    quantization:str|None=None  # For ctranslate2: int8, float16, ... (default: float32)
 ):
     "Write a model for other programs."
     writers = {'marian': to_marian, 'onnx': to_onnx, 'ctranslate2': partial(to_ctranslate2, quantization=quantization)}
@@ -532,14 +539,14 @@ def export(
 # %% ../nbs/21_cli.ipynb #db652cbb
 def clean(
     data:str,                # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
-    out:str='clean',         # Directory to write; must be new
+    out:str|None='clean',    # Directory to write; must be new
     src:str='en',            # Source language
     tgt:str='de',            # Target language
     tests:str='',            # More test sets to leave out, spaces between: each a file, or two files, comma between
     max_chars:int=1000,      # Longest side, in characters
     max_ratio:float=3.,      # Longest ratio of the two lengths, in bytes
     any_language:bool=False, # Do not look at the languages?
-    workers:int=None,        # Processes (default: one for each core)
+    workers:int|None=None,   # Processes (default: one for each core)
     json:bool=False          # Print the report as JSON?
 ):
     "Leave out bad pairs: empty, too long, unequal, copied, of another script or language, of a test, repeated."
@@ -555,23 +562,23 @@ def check_data(
     max_chars:int=1000,      # As for clean
     max_ratio:float=3.,      # As for clean
     any_language:bool=False, # As for clean
-    workers:int=None,        # Processes (default: one for each core)
+    workers:int|None=None,   # Processes (default: one for each core)
     json:bool=False          # Print the report as JSON?
 ):
     "What `clean` would leave out; nothing is written."
     clean(data, None, src, tgt, tests, max_chars, max_ratio, any_language, workers, json)
 
 def prepare(
-    data:str,                # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
-    out:str='shards',        # Directory to write: new, or begun with the same settings
-    src:str='en',            # Source language
-    tgt:str='de',            # Target language
-    vocab_size:int=None,     # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
-    sample:int=250_000,      # Pairs from which the vocabulary is learned, drawn from all
-    max_len:int=1024,        # Longest sentence, in tokens; pairs with a longer one are left out, and counted
-    seed:int=0,              # Fixes the sample
-    workers:int=None,        # Processes (default: one for each core)
-    drop_empty:bool=False    # Leave out pairs with an empty side?
+    data:str,                  # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
+    out:str='shards',          # Directory to write: new, or begun with the same settings
+    src:str='en',              # Source language
+    tgt:str='de',              # Target language
+    vocab_size:int|None=None,  # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
+    sample:int=250_000,        # Pairs from which the vocabulary is learned, drawn from all
+    max_len:int=1024,          # Longest sentence, in tokens; pairs with a longer one are left out, and counted
+    seed:int=0,                # Fixes the sample
+    workers:int|None=None,     # Processes (default: one for each core)
+    drop_empty:bool=False      # Leave out pairs with an empty side?
 ):
     "Tokenize a corpus once, into shards to train on. Give the same command again to go on, or to repair."
     made = shards.prepare(data, out, src, tgt, vocab_size, sample, max_len, seed, workers, drop_empty)

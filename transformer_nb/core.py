@@ -146,27 +146,31 @@ class Profile:
 
 # %% ../nbs/engine/00_core.ipynb #9f647457
 def profile(
-    name:str=None # Section of settings.ini; None: TNB_PROFILE, else gpu where there is one, else cpu
+    name:str|None=None # Section of settings.ini; None: TNB_PROFILE, else gpu where there is one, else cpu
 ) -> Profile:
     "The run profile `name` from the nearest `settings.ini`; raises `InputError` for an unknown name or a bad value."
     name = name or environ.get('TNB_PROFILE') or ('gpu' if torch.cuda.is_available() else 'cpu')
-    file, sections = _settings({'cpu', 'gpu', 'ci', name})
-    if not file:
+    found = _settings({'cpu', 'gpu', 'ci', name})
+    if not found:
         if name in ('cpu', 'gpu', 'ci'): return Profile(name, str(default_device()))
         raise InputError(f"no profile [{name}]: choose cpu, gpu or ci, or write a section [{name}] into a settings.ini")
+    file, sections = found
     if name not in sections: raise InputError(f"{file}: no profile [{name}]; it has {', '.join(sections.sections())}")
     section = sections[name]
-    try: return Profile(name, **{f.name: f.type(section[f.name]) for f in fields(Profile) if f.name in section})
+    said = [f for f in fields(Profile) if f.name in section]
+    try:
+        given:dict = {f.name: type(f.default)(section[f.name]) for f in said}
+        return Profile(name, **given)
     except ValueError as e: raise InputError(f"{file}: [{name}] {e}") from None
 
 def _settings(names):
-    "The nearest settings.ini with one of these sections, and what it says; others, or broken ones, are passed over."
+    "The nearest settings.ini with one of these sections, and what it says; None without. Broken ones are passed over."
     for folder in (Path.cwd(), *Path.cwd().parents):
         file, sections = folder/'settings.ini', ConfigParser(interpolation=None)
         try: sections.read(file, encoding='utf-8')
         except (Error, UnicodeDecodeError): continue
         if names.intersection(sections.sections()): return file, sections
-    return None, None
+    return None
 
 # %% ../nbs/engine/00_core.ipynb #2b4db9a9
 def seed_everything(
@@ -205,6 +209,7 @@ COLORS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9')
 def plot_style():
     "One look for all figures: white ground, light grid, colours that colour-blind readers can tell apart."
     import matplotlib.pyplot as plt  # not above: a command that draws nothing should not wait for it
+    from cycler import cycler
     plt.rcParams.update({'figure.figsize': (7, 3), 'figure.dpi': 100, 'figure.constrained_layout.use': True,
-        'axes.prop_cycle': plt.cycler(color=COLORS), 'axes.grid': True, 'grid.alpha': .3, 'image.cmap': 'viridis',
+        'axes.prop_cycle': cycler(color=COLORS), 'axes.grid': True, 'grid.alpha': .3, 'image.cmap': 'viridis',
         'axes.spines.top': False, 'axes.spines.right': False, 'font.size': 10, 'axes.titlesize': 10})

@@ -75,7 +75,7 @@ class Split:
     pairs:list                # (source, target) sentences
     src_file:str = 'builtin'  # File of the sources
     tgt_file:str = 'builtin'  # File of the targets
-    lines:list = None         # Line of each pair in its files; None: pair i stands in line i+1
+    lines:list|None = None    # Line of each pair in its files; None: pair i stands in line i+1
 
     def __len__(self): return len(self.pairs)
     def __getitem__(self,
@@ -174,7 +174,7 @@ def load_folder(
 ) -> Corpus:
     "A folder of text files as a corpus; raises `InputError` as `folder_files` and `read_parallel` do."
     files = folder_files(folder, src, tgt)
-    return Corpus(src, tgt, {name: read_parallel(*pair, drop_empty) for name, pair in files.items()})
+    return Corpus(src, tgt, {name: read_parallel(*pair, drop_empty=drop_empty) for name, pair in files.items()})
 
 # %% ../nbs/08_corpora.ipynb #c25879fe
 def load_builtin(
@@ -197,5 +197,5 @@ def load_corpus(
 ) -> Corpus:
     "Whatever `--data` names, as a corpus."
     if data == 'builtin': return load_builtin(n_train)
-    if ',' in data: return Corpus(src, tgt, {'train': read_parallel(*data.split(',', 1), drop_empty)})
+    if ',' in data: return Corpus(src, tgt, {'train': read_parallel(*data.split(',', 1), drop_empty=drop_empty)})
     return load_folder(data, src, tgt, drop_empty)

@@ -14,7 +14,6 @@ from math import inf
 from typing import NamedTuple
 
 import torch
-from fastcore.basics import patch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -86,10 +85,10 @@ def _one_by_one(model, src, prefix, choose):
 @torch.inference_mode()
 @own_precision()
 def greedy(
-    model,            # Transformer or Inference
-    src:Tensor,       # Source ids ending in EOS, shape (b, n)
-    prefix:list=None  # Prefixes, a list of ids for each sentence
-) -> list:            # For each sentence a list of ids without BOS and EOS
+    model,                 # Transformer or Inference
+    src:Tensor,            # Source ids ending in EOS, shape (b, n)
+    prefix:list|None=None  # Prefixes, a list of ids for each sentence
+) -> list:                 # For each sentence a list of ids without BOS and EOS
     "Take the most probable token at every step."
     if len(src) == 0: return []
     return _one_by_one(inference(model), src, prefix, lambda scores, *_: scores.argmax(-1))
@@ -106,16 +105,17 @@ def wide(
     "What log-probabilities are added up in: a number of 16 bits has only two or three digits."
     return torch.promote_types(dtype, torch.float32)
 
+# %% ../nbs/15_decoding.ipynb #b15class
 class BeamSearch:
     "Beam search over a batch; with `keep_greedy` one of the k rows belongs to the greedy path until that ends."
     def __init__(self,
-        model,             # Transformer or Inference
-        src:Tensor,        # Source ids ending in EOS, shape (b, n), b > 0
-        beam:int,          # Hypotheses kept per sentence
-        alpha:float,       # Length penalty
-        nbest:int,         # How many of the best hypotheses are wanted
-        prefix:list=None,  # Prefixes, a list of ids for each sentence
-        extra:int=50,      # Tokens that the output may have more than the input
+        model,                  # Transformer or Inference
+        src:Tensor,             # Source ids ending in EOS, shape (b, n), b > 0
+        beam:int,               # Hypotheses kept per sentence
+        alpha:float,            # Length penalty
+        nbest:int,              # How many of the best hypotheses are wanted
+        prefix:list|None=None,  # Prefixes, a list of ids for each sentence
+        extra:int=50,           # Tokens that the output may have more than the input
         keep_greedy:bool=False # Does a row belong to the greedy path?
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
@@ -130,113 +130,100 @@ class BeamSearch:
         self.tokens = src.new_full((len(src), beam, 1), model.cfg.bos_id)
         self.finished = [[] for _ in src]                                 # Hypotheses, best first
 
-# %% ../nbs/15_decoding.ipynb #72b3e9dc
-@patch
-def scores(self:BeamSearch) -> Tensor: # Shape (b·k, V filled up to whole blocks)
-    "Scores of the next token of every hypothesis; −∞ for what may not be said."
-    return decode_step(self.model, self.tokens[:, :, -1].flatten(), self.cache)
+    def run(self) -> list: # Per sentence its Hypotheses, best first
+        "Search until every sentence is done."
+        while len(self.alive):
+            self.step()
+            self.drop_done()
+        return self.finished
 
-@patch
-def candidates(self:BeamSearch) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
-    "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
-    b, k, position = len(self.alive), self.k, self.cache.length
-    logp = self.scores().log_softmax(-1, dtype=self.logp.dtype)
-    if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
-    best, token = logp.topk(min(2*k, logp.shape[-1]))            # no sentence needs more than 2k of one hypothesis
-    token.clamp_(max=self.model.cfg.vocab_size - 1)              # a filling token has −∞, but the next step looks it up
-    logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
-    order = logp.clone()
-    order[:, 0].masked_fill_(self.greedy, inf)
-    index = order.topk(2*k)[1]
-    return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
+    def step(self):
+        "Keep the k best candidates that go on, put away those that end."
+        logp, parent, token = self.candidates()
+        ends = token == self.model.cfg.eos_id
+        self.put_away(logp, parent, ends)
+        self.greedy &= ~ends[:, 0]
+        keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
+        parent, token = parent.gather(1, keep), token.gather(1, keep)
+        self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
+        if self.k > 1: self.cache.follow(parent)
+        past = self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens))
+        self.tokens = torch.cat([past, token[:, :, None]], -1)
 
-# %% ../nbs/15_decoding.ipynb #b5b33691
-@patch
-def step(self:BeamSearch):
-    "Keep the k best candidates that go on, put away those that end."
-    logp, parent, token = self.candidates()
-    ends = token == self.model.cfg.eos_id
-    self.put_away(logp, parent, ends)
-    self.greedy &= ~ends[:, 0]
-    keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
-    parent, token = parent.gather(1, keep), token.gather(1, keep)
-    self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
-    if self.k > 1: self.cache.follow(parent)
-    self.tokens = torch.cat([self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens)), token[:, :, None]], -1)
+    def candidates(self) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
+        "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
+        b, k, position = len(self.alive), self.k, self.cache.length
+        logp = self.scores().log_softmax(-1, dtype=self.logp.dtype)
+        if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
+        best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
+        token.clamp_(max=self.model.cfg.vocab_size - 1)          # a filling token has −∞, but the next step looks it up
+        logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
+        order = logp.clone()
+        order[:, 0].masked_fill_(self.greedy, inf)
+        index = order.topk(2*k)[1]
+        return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
 
-# %% ../nbs/15_decoding.ipynb #69845918
-@patch
-def put_away(self:BeamSearch,
-    logp:Tensor,    # Log-probabilities of the candidates, best first, shape (b, 2k)
-    parent:Tensor,  # Their hypotheses, shape (b, 2k)
-    ends:Tensor     # Do they end in EOS? shape (b, 2k)
-):
-    "Score the hypotheses that end among the k best."
-    for i, j in (ends & logp.isfinite())[:, :self.k].nonzero().tolist():
-        found = self.finished[self.alive[i].item()]
-        found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
-        found.sort(reverse=True)
-        del found[self.k:]
+    def scores(self) -> Tensor: # Shape (b·k, V filled up to whole blocks)
+        "Scores of the next token of every hypothesis; −∞ for what may not be said."
+        return decode_step(self.model, self.tokens[:, :, -1].flatten(), self.cache)
 
-@patch
-def hypothesis(self:BeamSearch,
-    logp:Tensor, # Its log-probability, a single number
-    ids:Tensor   # BOS and its tokens
-) -> Hypothesis:
-    "An output of the present length, with its score."
-    return Hypothesis(logp.item()/length_penalty(self.cache.length, self.alpha), ids[1:].tolist())
+    def put_away(self,
+        logp:Tensor,    # Log-probabilities of the candidates, best first, shape (b, 2k)
+        parent:Tensor,  # Their hypotheses, shape (b, 2k)
+        ends:Tensor     # Do they end in EOS? shape (b, 2k)
+    ):
+        "Score the hypotheses that end among the k best."
+        for i, j in (ends & logp.isfinite())[:, :self.k].nonzero().tolist():
+            found = self.finished[int(self.alive[i])]
+            found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
+            found.sort(reverse=True)
+            del found[self.k:]
 
-# %% ../nbs/15_decoding.ipynb #fb79c9a8
-@patch
-def bound(self:BeamSearch) -> Tensor: # One number for each sentence, shape (sentences still searched,)
-    "A score that no open hypothesis can exceed: log-probabilities only fall, and the divisor is largest at the limit."
-    return self.logp.amax(1)/length_penalty(self.limits[self.alive], self.alpha)
+    def hypothesis(self,
+        logp:Tensor, # Its log-probability, a single number
+        ids:Tensor   # BOS and its tokens
+    ) -> Hypothesis:
+        "An output of the present length, with its score."
+        return Hypothesis(logp.item()/length_penalty(self.cache.length, self.alpha), ids[1:].tolist())
 
-@patch
-def fill(self:BeamSearch,
-    i:int # Number of a sentence, among those still searched, whose length is used up
-):
-    "What was cut off at the limit fills the list, as far as finished hypotheses have left room."
-    found = self.finished[self.alive[i].item()]
-    for j in self.logp[i].argsort(descending=True).tolist():
-        if len(found) >= self.nbest or self.logp[i, j].isinf(): return
-        found.append(self.hypothesis(self.logp[i, j], self.tokens[i, j]))
+    def drop_done(self):
+        "Take out the sentences in which nothing better can come, or whose length is used up."
+        out = self.cache.length >= self.limits[self.alive]
+        found = [self.finished[i] for i in self.alive.tolist()]
+        worst = [hyps[self.nbest - 1].score if len(hyps) >= self.nbest else -inf for hyps in found]
+        full = self.logp.new_tensor(worst) >= self.bound()
+        for i in out.nonzero()[:, 0].tolist(): self.fill(i)
+        going = ~(out | full)
+        if going.all(): return
+        order = self.cache.leave(going)
+        for name in ('alive', 'logp', 'tokens', 'greedy'): setattr(self, name, getattr(self, name)[order])
 
-# %% ../nbs/15_decoding.ipynb #da28978f
-@patch
-def drop_done(self:BeamSearch):
-    "Take out the sentences in which nothing better can come, or whose length is used up."
-    out = self.cache.length >= self.limits[self.alive]
-    found = [self.finished[i] for i in self.alive.tolist()]
-    worst = [hyps[self.nbest - 1].score if len(hyps) >= self.nbest else -inf for hyps in found]
-    full = self.logp.new_tensor(worst) >= self.bound()
-    for i in out.nonzero()[:, 0].tolist(): self.fill(i)
-    going = ~(out | full)
-    if going.all(): return
-    order = self.cache.leave(going)
-    for name in ('alive', 'logp', 'tokens', 'greedy'): setattr(self, name, getattr(self, name)[order])
+    def bound(self) -> Tensor: # One number for each sentence, shape (sentences still searched,)
+        "A score that no open hypothesis can exceed: log-probabilities only fall, the divisor is largest at the limit."
+        return self.logp.amax(1)/length_penalty(self.limits[self.alive], self.alpha)
 
-@patch
-def run(self:BeamSearch) -> list: # Per sentence its Hypotheses, best first
-    "Search until every sentence is done."
-    while len(self.alive):
-        self.step()
-        self.drop_done()
-    return self.finished
+    def fill(self,
+        i:int # Number of a sentence, among those still searched, whose length is used up
+    ):
+        "What was cut off at the limit fills the list, as far as finished hypotheses have left room."
+        found = self.finished[int(self.alive[i])]
+        for j in self.logp[i].argsort(descending=True).tolist():
+            if len(found) >= self.nbest or self.logp[i, j].isinf(): return
+            found.append(self.hypothesis(self.logp[i, j], self.tokens[i, j]))
 
 # %% ../nbs/15_decoding.ipynb #710051e0
 @torch.inference_mode()
 @own_precision()
 def beam_search(
-    model,             # Transformer or Inference
-    src:Tensor,        # Source ids ending in EOS, shape (b, n)
-    beam:int=4,        # Hypotheses kept per sentence (§6.1: 4)
-    alpha:float=.6,    # Length penalty (§6.1: 0.6), at least 0
-    nbest:int=1,       # Hypotheses to return, at most `beam`
-    prefix:list=None,  # Prefixes, a list of ids for each sentence
-    extra:int=50,      # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
+    model,                  # Transformer or Inference
+    src:Tensor,             # Source ids ending in EOS, shape (b, n)
+    beam:int=4,             # Hypotheses kept per sentence (§6.1: 4)
+    alpha:float=.6,         # Length penalty (§6.1: 0.6), at least 0
+    nbest:int=1,            # Hypotheses to return, at most `beam`
+    prefix:list|None=None,  # Prefixes, a list of ids for each sentence
+    extra:int=50,           # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
     keep_greedy:bool=False # Does a row belong to the greedy path? False: plain beam search, as published
-) -> list:             # Per sentence up to `nbest` Hypotheses, best first, then those cut off
+) -> list:                  # Per sentence up to `nbest` Hypotheses, best first, then those cut off
     "Beam search (§6.1), with `keep_greedy` never worse than a finished greedy output; `InputError` for odd settings."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
     if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
@@ -288,7 +275,7 @@ def sample(
     top_k:int=0,           # Draw among the k most probable tokens; 0: all
     top_p:float=1.,        # Draw among the fewest tokens that have this share together
     seed:int=0,            # Or a list with one for each sentence: equal sentences with equal seeds get equal outputs
-    prefix:list=None       # Prefixes, a list of ids for each sentence
+    prefix:list|None=None  # Prefixes, a list of ids for each sentence
 ) -> list:                 # For each sentence a list of ids without BOS and EOS
     "Draw every token at random by its probability; raises `InputError` for settings that make no sense."
     if not temperature > 0: raise InputError(f"temperature {temperature} must be above 0")

@@ -9,6 +9,7 @@ __all__ = ['check_lines', 'score', 'compare']
 
 # %% ../nbs/15b_evaluation.ipynb #2681e03c
 import json
+from typing import Any, cast
 
 import sacrebleu
 from sacrebleu.significance import PairedTest
@@ -67,7 +68,7 @@ def compare(
     least = min(1., 2.**(1 - changed))
     found = {}
     for name, key in zip(metrics, signatures):
-        x, y = results[key]
+        x, y = cast(Any, results[key])  # sacreBLEU's type says str
         found[name] = {'scores': (round(x.score, 2), round(y.score, 2)), 'difference': round(y.score - x.score, 2),
             'p': round(max(y.p_value, least), 4), 'signature': str(signatures[key])}
     return found

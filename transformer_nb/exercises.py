@@ -40,10 +40,10 @@ from .core import InputError
 @dataclass(frozen=True)
 class Result:
     "What `check` found."
-    id:str           # Of the exercise
-    right:bool       # Is the answer right?
-    text:str         # For the reader
-    mistake:str=None # A short fixed name such as 'wrong-axis'; None: right
+    id:str                # Of the exercise
+    right:bool            # Is the answer right?
+    text:str              # For the reader
+    mistake:str|None=None # A short fixed name such as 'wrong-axis'; None: right
 
     def __repr__(self): return f"{self.id} {'✓' if self.right else '✗'} {self.text}"
 
@@ -99,9 +99,9 @@ def spoken(
     return found if text in translations(found) else 'en'
 
 def say(
-    text:str,         # In English, perhaps with {names}
-    tongue:str=None,  # Language; None: the reader's
-    **values          # What stands for the names
+    text:str,              # In English, perhaps with {names}
+    tongue:str|None=None,  # Language; None: the reader's
+    **values               # What stands for the names
 ) -> str:
     "A text in the reader's language; what nobody has translated stays English."
     found = translations(tongue or language()).get(text, text)
@@ -152,7 +152,7 @@ def _called(before, call):
 
 def operation(
     error:BaseException # That was raised
-) -> str:               # 'sum', 'product', ..., 'call', 'branch', or a name of Python's bytecode
+) -> str|None:          # 'sum', 'product', ..., 'call', 'branch', or a name of Python's bytecode
     "The kind of operation at which an error arose; None if it was never raised."
     trace = error.__traceback__
     if trace is None: return None
@@ -160,7 +160,7 @@ def operation(
     steps = list(dis.get_instructions(trace.tb_frame.f_code))
     at = next(k for k, step in enumerate(steps) if step.offset == trace.tb_lasti)
     kind = steps[at].opname
-    if kind.startswith('CALL'): return _KINDS.get(_called(steps[:at], steps[at]), 'call')
+    if kind.startswith('CALL'): return _KINDS.get(_called(steps[:at], steps[at]) or '', 'call')
     if 'JUMP' in kind or kind in ('TO_BOOL', 'UNARY_NOT'): return 'branch'
     return _KINDS.get(steps[at].argrepr.rstrip('='), kind)
 
@@ -207,16 +207,16 @@ def outcome(
 # %% ../nbs/22_exercises.ipynb #6ada3428
 class Exercise:
     "A question. A subclass with an `id` is an exercise; its docstring is title, empty line, task (Markdown)."
-    id:str              # '01.2': the lesson's number and a running one
-    kind:str = 'write'  # 'write', 'predict', 'find the bug' or 'explain'
-    level:int = 1       # 1: look it up above; 2: think; 3: invent
-    minutes:int = 5     # For a newcomer
-    builds:str = None   # The exported name that the answer builds: 'attention.attention'
-    name:str = None     # What the reader's function is called, if it builds none
-    first:bool = None   # Does its stub stand before the lesson's own code, not at the end? None: if it builds a name
-    hints:tuple = ()    # From vague to nearly the answer
-    start:str = None    # Code to begin with; None: the right answer without its body
-    solution:str = None # Markdown, shown instead of the right answer's source
+    id:str                   # '01.2': the lesson's number and a running one
+    kind:str = 'write'       # 'write', 'predict', 'find the bug' or 'explain'
+    level:int = 1            # 1: look it up above; 2: think; 3: invent
+    minutes:int = 5          # For a newcomer
+    builds:str|None = None   # The exported name that the answer builds: 'attention.attention'
+    name:str|None = None     # What the reader's function is called, if it builds none
+    first:bool|None = None   # Does its stub stand before the lesson's own code, not at the end? None: if it builds one
+    hints:tuple = ()         # From vague to nearly the answer
+    start:str|None = None    # Code to begin with; None: the right answer without its body
+    solution:str|None = None # Markdown, shown instead of the right answer's source
     known = {}          # All exercises, by id
 
     def __init_subclass__(cls):
@@ -226,14 +226,14 @@ class Exercise:
 
     @classmethod
     def parts(cls): # Title and task
-        title, _, task = inspect.getdoc(cls).partition('\n')
+        title, _, task = (inspect.getdoc(cls) or '').partition('\n')
         return title, task.strip()
 
     @classmethod
     def result(cls,
-        mistake:str,    # Short fixed name; None: right
-        text:str,       # For the reader
-        tongue:str=None # Its language; None: the reader's
+        mistake:str|None,    # Short fixed name; None: right
+        text:str,            # For the reader
+        tongue:str|None=None # Its language; None: the reader's
     ) -> Result:
         "What `check` answers, with the way to a hint."
         if mistake is None: return Result(cls.id, True, text)
@@ -262,15 +262,17 @@ class Write(Exercise):
     "An exercise whose answer is a function, or a class."
     class wrong: pass
 
+    @staticmethod
     def inputs(g): # Arguments, a tuple for each question, from small to large; g: torch.Generator
         yield ()
 
+    @staticmethod
     def run(answer, *args): return answer(*args)
 
     @classmethod
     def answer(cls): # The right one
-        if hasattr(cls, 'right'): return cls.right
-        module, name = cls.builds.rsplit('.', 1)
+        if right := getattr(cls, 'right', None): return right
+        module, _, name = str(cls.builds).rpartition('.')
         return getattr(import_module(f'{LIBRARY}.{module}'), name)
 
     @classmethod
@@ -343,8 +345,8 @@ def difference(
     if isinstance(got, Failure): return _no_output(got.error, asked)
     if got is None: return 'nothing', say("nothing came back: write the body, and `return` the answer")
     if isinstance(right, Tensor) and isinstance(got, Tensor) and got.shape != right.shape:
-        shapes = dict(got=tuple(got.shape), right=tuple(right.shape))
-        return 'shape', say("the shape is {got}, not {right}, for {args}", **shapes, args=asked)
+        there, wanted = tuple(got.shape), tuple(right.shape)
+        return 'shape', say("the shape is {got}, not {right}, for {args}", got=there, right=wanted, args=asked)
     got, right = number(got), number(right)
     if part := _part(got, right): return difference(*part, args)
     if _kind(got) != _kind(right):
@@ -370,10 +372,10 @@ def _rounded(mine, right):
 class Value(Exercise):
     "An exercise whose answer is a number, a word or one of several `options`."
     kind = 'explain'
-    right:object = None # The value
-    options:dict = {}   # Letter to text, if it is a choice
-    wrong:dict = {}     # Value to (name of the mistake, text)
-    digits:int = None   # A number is compared in so many digits after the point; None: in all
+    right:object = None    # The value
+    options:dict = {}      # Letter to text, if it is a choice
+    wrong:dict = {}        # Value to (name of the mistake, text)
+    digits:int|None = None # A number is compared in so many digits after the point; None: in all
 
     @classmethod
     def examine(cls,
@@ -386,9 +388,11 @@ class Value(Exercise):
         if mine is None or mine is ...:
             return cls.result('nothing', say("nothing there yet: put your answer in its place"))
         if isinstance(mine, str): mine = mine.strip().lower()
-        in_digits = cls.digits is not None and isinstance(mine, float)
-        rounded = round(mine, cls.digits) if in_digits else mine
-        if rounded == cls.right if in_digits else same(mine, cls.right): return cls.result(None, say('right'))
+        if cls.digits is None or not isinstance(mine, float): rounded, right = mine, same(mine, cls.right)
+        else:
+            rounded = round(mine, cls.digits)
+            right = rounded == cls.right
+        if right: return cls.result(None, say('right'))
         for value, (name, text) in cls.wrong.items():
             if same(rounded, value) or same(mine, value): return cls.known_mistake(name, text)
         return cls.result(*cls.refusal(mine))
@@ -426,11 +430,11 @@ def find(
     raise InputError(f"no exercise {id!r}; " + (f"this lesson has {', '.join(near)}" if near else "see exercises()"))
 
 def check(
-    id:str,           # '01.2'
-    mine=None,        # Your function, class, number or choice
-    seed:int=None,    # Of the random inputs; None: new ones each time
-    seconds:float=5.  # Most for one call of your function
-) -> Result:          # Right, or which mistake
+    id:str,              # '01.2'
+    mine=None,           # Your function, class, number or choice
+    seed:int|None=None,  # Of the random inputs; None: new ones each time
+    seconds:float=5.     # Most for one call of your function
+) -> Result:             # Right, or which mistake
     "Compare an answer with the right one. Never raises for a wrong answer; remembers it for `progress`."
     exercise = find(id)
     seed = int.from_bytes(os.urandom(4)) if seed is None else seed
@@ -495,6 +499,7 @@ def stub(
     "A function without its body."
     text = source(f)
     node = ast.parse(text).body[0]
+    assert isinstance(node, (ast.FunctionDef, ast.ClassDef))
     lines = text.splitlines()
     has_doc = ast.get_docstring(node) is not None
     head = lines[:node.body[0].end_lineno] if has_doc else lines[:node.body[0].lineno - 1]
@@ -515,7 +520,7 @@ def begin(
     "The code cell of an exercise in its lesson: something to begin with, and the question whether it is right."
     if issubclass(exercise, Value): return f"check('{exercise.id}', ...)"
     text = exercise.start or named(exercise, stub(exercise.answer()))
-    name = re.search(r'^(?:def|class) (\w+)', text, re.M)[1]
+    name = re.findall(r'^(?:def|class) (\w+)', text, re.M)[0]
     return f"{text.strip()}\n\ncheck('{exercise.id}', {name})"
 
 def is_first(
@@ -584,7 +589,7 @@ class Entry:
     builds:str  # The exported name that the answer builds, or None
 
 def exercises(
-    lesson:str=None # Number of a lesson, '01'; None: all
+    lesson:str|None=None # Number of a lesson, '01'; None: all
 ) -> Entries:
     "All exercises, or those of a lesson."
     found = _all()
@@ -600,8 +605,8 @@ def cards() -> str: # One line per lesson, then the open answers
         right = sum(done.get(e.id, {}).get('right', False) for e in mine)
         left = sum(e.minutes for e in mine if not done.get(e.id, {}).get('right'))
         rest = say(", about {left} minutes left", left=left) if left else ''
-        numbers = dict(lesson=lesson, right=right, n=len(mine))
-        lines.append(say("lesson {lesson:<3}  {right:2} of {n:2} right", **numbers) + rest)
+        line = say("lesson {lesson:<3}  {right:2} of {n:2} right", lesson=lesson, right=right, n=len(mine))
+        lines.append(line + rest)
     wrong = [f"{id}: {answer['text']}" for id, answer in done.items() if not answer['right']]
     return '\n'.join(lines + [''] * bool(wrong) + wrong)
 

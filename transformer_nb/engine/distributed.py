@@ -11,10 +11,12 @@ __all__ = ['World', 'parallel', 'sync', 'lost_process']
 import os
 import re
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from ..core import InputError, default_device
@@ -49,8 +51,8 @@ class World:
         return total.tolist()
 
     def from_first(self,
-        make # Function that makes something
-    ):       # What it made in process 0
+        make  # Function that makes something
+    ) -> Any: # What it made in process 0
         "Let process 0 make something and send it to all the others."
         if self.size == 1: return make()
         box = [make() if self.rank == 0 else None]
@@ -83,7 +85,7 @@ def _shard(net, world, dtype):
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     low = dtype == torch.bfloat16
     policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32) if low else MixedPrecisionPolicy()
-    mesh = dist.init_device_mesh(world.device.type, (world.size,))  # or it would take a GPU that the run does not use
+    mesh = init_device_mesh(world.device.type, (world.size,))  # or it would take a GPU that the run does not use
     for layer in (*net.model.encoder, *net.model.decoder): fully_shard(layer, mesh=mesh, mp_policy=policy)
     return fully_shard(net, mesh=mesh)  # the embeddings stay exact: the loss is summed up in their type
 

@@ -13,11 +13,12 @@ import warnings
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from threading import Lock
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from torch import Tensor, nn
+from torch.jit import TracerWarning  # pyright: ignore[reportPrivateImportUsage]
 
 from ..core import InputError, give_back_memory
 from ..embeddings import Embedding, UntiedEmbedding
@@ -63,7 +64,7 @@ def _plain(m, kind):
 
 def _prepare_layer(layer, int8):
     "Exchange what can be exchanged in a layer of encoder or decoder."
-    attention = getattr(layer, 'self_attention', None)
+    attention:Any = getattr(layer, 'self_attention', None)
     if _plain(attention, MultiHeadAttention) and all(_plain(getattr(attention, f'W_{x}'), nn.Linear) for x in 'qkv'):
         layer.self_attention = JoinedAttention(attention)
     for part in list(layer.modules()):
@@ -102,9 +103,9 @@ def evaluating(
 class Kept:
     "Keys and values that are there already, for the few queries of a step."
     def __init__(self,
-        K:Tensor,         # Keys, shape (b, h, m, d_k); those of the newest tokens have their room at the end
-        V:Tensor,         # Values, shape (b, h, m, d_v)
-        mask:Tensor=None  # 0 or −∞, broadcasts to (b, h, k, m); None: all are seen
+        K:Tensor,              # Keys, shape (b, h, m, d_k); those of the newest tokens have their room at the end
+        V:Tensor,              # Values, shape (b, h, m, d_v)
+        mask:Tensor|None=None  # 0 or −∞, broadcasts to (b, h, k, m); None: all are seen
     ):
         self.K, self.V, self.mask = K, V, mask
 
@@ -150,7 +151,7 @@ def _traced(step, inputs):
     # What TorchScript says of our code, and that it is to go one day. No `catch_warnings`: in a thread it changes
     # the filters of all threads, and may leave them changed
     warnings.filterwarnings('ignore', r'`torch\.jit\.\w+` is deprecated', DeprecationWarning)
-    warnings.filterwarnings('ignore', category=torch.jit.TracerWarning, module=__name__)
+    warnings.filterwarnings('ignore', category=TracerWarning, module=__name__)
     return torch.jit.trace(step, inputs, check_trace=False, _store_inputs=False)  # or it keeps the first cache
 
 # %% ../../nbs/engine/05_inference.ipynb #4d833cc3
@@ -246,7 +247,6 @@ def _memory_keys(attention, memory, source):
 
 class DecoderCache:
     "What decoding keeps: keys and values of the memory and of all tokens so far, these in one pool for all k beams."
-
     @torch.no_grad()
     def __init__(self,
         model:Inference,  # Prepared model
@@ -270,44 +270,39 @@ class DecoderCache:
         self.length, self.used = self.length + 1, self.used + beams
         if beams > 1: self.ancestors = torch.cat([self.ancestors, self.itself.expand(len(self.ancestors), -1, -1)], -1)
 
-# %% ../../nbs/engine/05_inference.ipynb #a6f5e4b6
-@patch
-def follow(self:DecoderCache,
-    parent:Tensor  # For every beam: which beam it goes on from, shape (b, k)
-):
-    "The beams change places: only the table of ancestors is copied, no key and no value."
-    self.ancestors = self.ancestors.gather(1, parent[:, :, None].expand(-1, -1, self.ancestors.shape[-1]))
-    if self.length % 16 == 0: self.tidy()
+    def follow(self,
+        parent:Tensor  # For every beam: which beam it goes on from, shape (b, k)
+    ):
+        "The beams change places: only the table of ancestors is copied, no key and no value."
+        self.ancestors = self.ancestors.gather(1, parent[:, :, None].expand(-1, -1, self.ancestors.shape[-1]))
+        if self.length % 16 == 0: self.tidy()
 
-@patch
-def tidy(self:DecoderCache):
-    "Keys that are nobody's ancestors any more leave the pool: the hypotheses they belonged to are given up."
-    wanted = (self.ancestors == 0).any(1)
-    used = int(wanted.sum(1).max())
-    if used == self.used: return
-    self.used = used
-    order = wanted.byte().argsort(dim=1, descending=True, stable=True)[:, :self.used]   # in order of time
-    self.ancestors = self.ancestors.gather(2, order[:, None].expand(-1, self.k, -1))
-    rows = torch.arange(len(order), device=order.device)[:, None]
-    for pool in (pool for own in self.own for pool in own):
-        pool[:, :, : self.used] = pool[rows, :, order].transpose(1, 2)
+    def leave(self,
+        going:Tensor # Boolean, shape (b,): which sentences go on
+    ) -> Tensor:     # Their new order, shape (sentences that go on,)
+        "Sentences that are done leave; the last ones move into their places, so that little is copied."
+        n = int(going.sum())
+        order, holes = torch.arange(n, device=going.device), (~going[:n]).nonzero()[:, 0]
+        order[holes] = movers = n + going[n:].nonzero()[:, 0]
+        def move(t, used=None):
+            t[holes, :, :used] = t[movers, :, :used]
+            return t[:n]
+        self.memory = tuple((move(K), move(V)) for K, V in self.memory)
+        self.own = tuple((move(K, self.used), move(V, self.used)) for K, V in self.own)
+        self.padding, self.ancestors = move(self.padding), self.ancestors[order]
+        return order
 
-
-@patch
-def leave(self:DecoderCache,
-    going:Tensor # Boolean, shape (b,): which sentences go on
-) -> Tensor:     # Their new order, shape (sentences that go on,)
-    "Sentences that are done leave; the last ones move into their places, so that little is copied."
-    n = int(going.sum())
-    order, holes = torch.arange(n, device=going.device), (~going[:n]).nonzero()[:, 0]
-    order[holes] = movers = n + going[n:].nonzero()[:, 0]
-    def move(t, used=None):
-        t[holes, :, :used] = t[movers, :, :used]
-        return t[:n]
-    self.memory = tuple((move(K), move(V)) for K, V in self.memory)
-    self.own = tuple((move(K, self.used), move(V, self.used)) for K, V in self.own)
-    self.padding, self.ancestors = move(self.padding), self.ancestors[order]
-    return order
+    def tidy(self):
+        "Keys that are nobody's ancestors any more leave the pool: the hypotheses they belonged to are given up."
+        wanted = (self.ancestors == 0).any(1)
+        used = int(wanted.sum(1).max())
+        if used == self.used: return
+        self.used = used
+        order = wanted.byte().argsort(dim=1, descending=True, stable=True)[:, :self.used]   # in order of time
+        self.ancestors = self.ancestors.gather(2, order[:, None].expand(-1, self.k, -1))
+        rows = torch.arange(len(order), device=order.device)[:, None]
+        for pool in (pool for own in self.own for pool in own):
+            pool[:, :, : self.used] = pool[rows, :, order].transpose(1, 2)
 
 # %% ../../nbs/engine/05_inference.ipynb #da55cd14
 @torch.no_grad()

@@ -55,12 +55,14 @@ def _product():
     return torch.jit.script(_plain_product)
 
 def linear_of(
-    weight:Tensor,    # W, shape (out, in)
-    bias:Tensor=None  # b, shape (out,)
-) -> nn.Linear:       # Without gradients; nothing is copied
+    weight:Tensor,         # W, shape (out, in)
+    bias:Tensor|None=None  # b, shape (out,)
+) -> nn.Linear:            # Without gradients; nothing is copied
     "The map xWᵀ + b of given numbers."
-    made = nn.Linear(*weight.shape[::-1], device='meta')
-    made.weight, made.bias = (t if t is None else nn.Parameter(t, requires_grad=False) for t in (weight, bias))
+    n_out, n_in = weight.shape
+    made = nn.Linear(n_in, n_out, device='meta')
+    made.weight = nn.Parameter(weight, requires_grad=False)
+    made.register_parameter('bias', None if bias is None else nn.Parameter(bias, requires_grad=False))
     return made
 
 @cache
@@ -80,8 +82,9 @@ class PackedLinear(nn.Module):
     ):
         super().__init__()
         weight, self.bias = linear.weight.detach(), _bias(linear)
-        self.register_buffer('packed', _packed(weight), persistent=False)  # TorchScript wants it as a buffer
-        self.table = _table(self.packed, weight)  # of the same memory, which self.packed keeps
+        packed = _packed(weight)
+        self.register_buffer('packed', packed, persistent=False)  # TorchScript wants it as a buffer
+        self.table = _table(packed, weight)  # of the same memory, which self.packed keeps
         self.places = torch.arange(weight.numel()//BLOCK, dtype=torch.int32)
         self.bags = self.places[::weight.shape[1]].contiguous()  # where each bag begins
 

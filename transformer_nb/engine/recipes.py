@@ -143,12 +143,12 @@ def cost_lines(
     name, steps, micro_batches = (recipe.train.get(key) for key in ('preset', 'steps', 'accumulate'))
     size = recipe.prepare.get('vocab_size')
     papers_batch = micro_batches and micro_batches*recipe.train.get('batch_tokens', 0) == 25_000
-    if not (name in PAPER_STEP and steps and size and papers_batch): return []
+    if not (name in PAPER_STEP and steps and size and micro_batches and papers_batch): return []
     cfg, use, lines = preset(name, vocab_size=size), paper_utilisation(name), []
     for machine in machines:
         hours = [training_hours(cfg, steps, machine, use, besides, micro_batches) for besides in (0, BESIDES)]
         dollars = [price(machine, h) for h in hours]
-        lines.append(f'{machine!s:<20} {_both(*hours, 1):>15} hours {_both(*dollars, 0):>16} dollars')
+        lines.append(f'{machine!s:<20} {_both(*hours, digits=1):>15} hours {_both(*dollars, digits=0):>16} dollars')
     prices = ', '.join(f'{machine.gpu} {machine.price:g}' for machine in machines)
     return [*lines, "Computed, not measured. The first number: the GPUs' peak is used as well as in the paper "
         f'({use:.0%}).', f'The second: each micro-batch takes {BESIDES*1000:.0f} ms besides.',
@@ -181,9 +181,9 @@ def described(
 LENGTH = {'steps': None, 'minutes': None}
 
 def filled(
-    typed:dict,     # Options that were typed
-    recipe:Recipe   # Fills in the others; None: there is no recipe
-) -> dict:          # Options, steps and minutes always given together
+    typed:dict,         # Options that were typed
+    recipe:Recipe|None  # Fills in the others; None: there is no recipe
+) -> dict:              # Options, steps and minutes always given together
     "The options that were typed, and those of a recipe that were not."
     if LENGTH.keys() & typed.keys(): typed = LENGTH | typed
     if not recipe: return typed

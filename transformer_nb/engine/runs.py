@@ -168,10 +168,10 @@ SCHEDULES = dict(warmup=1000), dict(batch_tokens=1536, warmup=600), dict(batch_t
 LR_FACTORS = {'tiny': (1.8, 1., .8), 'small': (.7, .4, .3)}  # highest rates of 0.005 and 0.0036, 0.0014 and 0.001
 
 def suited(
-    preset:str,         # Name of a model preset, see `transformer.preset`
-    steps:int=None,     # Length of the run; None: not bounded by steps
-    minutes:float=None  # Length of the run; None: not bounded by minutes
-) -> dict:              # 'norm' of the model; 'batch_tokens', 'warmup', 'lr_factor' and 'threads' of TrainingConfig
+    preset:str,              # Name of a model preset, see `transformer.preset`
+    steps:int|None=None,     # Length of the run; None: not bounded by steps
+    minutes:float|None=None  # Length of the run; None: not bounded by minutes
+) -> dict:                   # 'norm' of the model; 'batch_tokens', 'warmup', 'lr_factor', 'threads' of TrainingConfig
     "Settings that suit a preset and the length of a run: the paper's (§5.3) for all but the small presets."
     papers = dict(norm='post', batch_tokens=4096, warmup=4000, lr_factor=1., threads=None)
     if preset not in LR_FACTORS: return papers
@@ -183,8 +183,8 @@ def suited(
 # %% ../../nbs/engine/06_runs.ipynb #2e6bd808
 @contextmanager
 def computing(
-    device:torch.device, # Of the run
-    threads:int=None     # On a CPU; None: as many as torch has
+    device:torch.device,  # Of the run
+    threads:int|None=None # On a CPU; None: as many as torch has
 ):
     "In this block torch has so many threads, and CUDA multiplies float32 numbers as TF32; afterwards as before."
     before, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()

@@ -179,13 +179,15 @@ def _alone(folder):
 @contextmanager
 def _locked(folder):
     "A lock that ends with the process."
-    lock = os.open(folder, os.O_RDONLY) if fcntl else None
+    if not fcntl:
+        yield
+        return
+    lock = os.open(folder, os.O_RDONLY)
     try:
-        if fcntl: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError: raise InputError(f"{folder}: another process is preparing it; wait for its end") from None
-    finally:
-        if fcntl: os.close(lock)
+    finally: os.close(lock)
 
 # %% ../../nbs/engine/07_shards.ipynb #a53e86c9
 def _begin_worker():
@@ -193,7 +195,7 @@ def _begin_worker():
     Thread(target=_end_with_parent, daemon=True).start()
 
 def _end_with_parent():
-    parent_process().join()
+    if parent := parent_process(): parent.join()
     os._exit(1)
 
 # %% ../../nbs/engine/07_shards.ipynb #732fd392
@@ -224,7 +226,7 @@ def cores_for(
     "This one for files of some megabytes, where starting others takes longer than the work; else one for each core."
     try: small = sum(os.stat(file).st_size for file in files) < 2e7
     except OSError as e: raise InputError(f"{e.filename}: cannot be read ({e.strerror}); check the path") from None
-    return 1 if small else len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+    return 1 if small else len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 # %% ../../nbs/engine/07_shards.ipynb #20ddc4f6
 def _full_pairs(files, plan):
@@ -285,17 +287,17 @@ def _copy_texts(folder, files, plan):
 
 # %% ../../nbs/engine/07_shards.ipynb #5aa3147d
 def prepare(
-    data:str,                # A folder with train.SRC and train.TGT, two files, comma between, or one of `formats`
-    out:str|Path,            # Directory to write, new or begun with the same settings
-    src:str='en',            # Source language
-    tgt:str='de',            # Target language
-    vocab_size:int=None,     # Word pieces of the shared vocabulary; None: 8,000, or as many as the text allows
-    sample:int=250_000,      # Pairs from which the vocabulary is learned, drawn from all
-    max_len:int=1024,        # Pairs with a side of so many tokens or more are left out, and counted
-    seed:int=0,              # Fixes the sample
-    workers:int=None,        # Processes; None: one for each core, for a small corpus this one
-    drop_empty:bool=False    # Leave out pairs with an empty side instead of refusing them?
-) -> dict:                   # The manifest
+    data:str,                  # A folder with train.SRC and train.TGT, two files, comma between, or one of `formats`
+    out:str|Path,              # Directory to write, new or begun with the same settings
+    src:str='en',              # Source language
+    tgt:str='de',              # Target language
+    vocab_size:int|None=None,  # Word pieces of the shared vocabulary; None: 8,000, or as many as the text allows
+    sample:int=250_000,        # Pairs from which the vocabulary is learned, drawn from all
+    max_len:int=1024,          # Pairs with a side of so many tokens or more are left out, and counted
+    seed:int=0,                # Fixes the sample
+    workers:int|None=None,     # Processes; None: one for each core, for a small corpus this one
+    drop_empty:bool=False      # Leave out pairs with an empty side instead of refusing them?
+) -> dict:                     # The manifest
     "Text to shards; started again with the same settings it goes on, or repairs. `InputError` for what is wrong."
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to train on")
@@ -370,9 +372,9 @@ class Shards:
 
 # %% ../../nbs/engine/07_shards.ipynb #41ee4678
 def load_shards(
-    path:str|Path,     # A directory that `prepare` has written
-    max_len:int=None   # Longest sequence of the model, in tokens; None: any
-) -> Corpus:           # Its 'train' is `Shards`, its other splits are text
+    path:str|Path,         # A directory that `prepare` has written
+    max_len:int|None=None  # Longest sequence of the model, in tokens; None: any
+) -> Corpus:               # Its 'train' is `Shards`, its other splits are text
     "Prepared shards as a corpus; raises `InputError` for a missing or damaged file, or a pair too long for the model."
     shards = Shards(path)
     src, tgt, longest = shards.plan['src'], shards.plan['tgt'], int(shards.lengths.max(initial=0))
@@ -389,7 +391,7 @@ def load_data(
     tgt:str='de',           # Target language
     n_train:int=40_000,     # Training pairs of the built-in corpus
     drop_empty:bool=False,  # Leave out pairs with an empty side instead of refusing them?
-    max_len:int=None        # Longest sequence of the model, in tokens: shards are compared with it here
+    max_len:int|None=None   # Longest sequence of the model, in tokens: shards are compared with it here
 ) -> Corpus:
     "Whatever `--data` names, as a corpus."
     if {MANIFEST, JOURNAL} & set(os.listdir(data) if os.path.isdir(data) else ()): return load_shards(data, max_len)

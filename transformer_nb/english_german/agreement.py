@@ -10,9 +10,11 @@ __all__ = ['NO_DET', 'RELATIVES', 'Links', 'table', 'Noun', 'read_noun', 'Verb',
            'name_phrase', 'german_pp']
 
 # %% ../../nbs/english_german/01_agreement.ipynb #88095f79
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
+from typing import Any
 import re
 
 # %% ../../nbs/english_german/01_agreement.ipynb #8c2590d9
@@ -131,7 +133,7 @@ def read_verb(
     de_prep, case = more[1:] if more else ("", "dat" if frame == "d" else "acc")
     return Verb(r["en"], tuple(rest), prep, _english_forms(r, base), r["prefix"], _german_forms(r), r["auxiliary"],
                 frame, de_prep, case, *(_split(r[c]) for c in ("subjects", "objects", "places", "manners")),
-                frozenset(_split(r["flags"])))
+                flags=frozenset(_split(r["flags"])))
 
 # %% ../../nbs/english_german/01_agreement.ipynb #233e0a6f
 @dataclass(frozen=True, eq=False)
@@ -153,8 +155,8 @@ def read_adjective(
 ) -> Adjective:  # The adjective with its stem
     "Make an adjective from its row."
     words = [r[c] for c in ("en", "comparative", "superlative", "de", "de_comparative", "de_superlative")]
-    return Adjective(*words, r["attributive"] or r["de"].removesuffix("e"), int(r["rank"]),
-                     frozenset(_split(r["tags"])), frozenset(_split(r["state"])))
+    return Adjective(*words, stem=r["attributive"] or r["de"].removesuffix("e"), rank=int(r["rank"]),
+                     tags=frozenset(_split(r["tags"])), state=frozenset(_split(r["state"])))
 
 # %% ../../nbs/english_german/01_agreement.ipynb #44f01b3b
 @dataclass(frozen=True)
@@ -228,12 +230,12 @@ def _inflect(adj, degree, pattern, case, gender, num):
 class NP:
     "A noun phrase whose German waits for its case."
     en:tuple # English tree
-    de:object # Function: case to German tokens
+    de:Callable # Function: case to German tokens
     num:str # s, p, or i of "I"
     gender:str # German gender: m, f or n
-    pronoun:object # I, you, we, he, she, it, they or None
+    pronoun:Any # I, you, we, he, she, it, they or None
     definite:bool # Known to the hearer? German word order asks
-    noun:object=None # The noun, None for names and wh-words
+    noun:Noun|None=None # The noun, None for names and wh-words
     rel:list=field(default_factory=list) # German relative clause
     is_pronoun:bool=False # Pronouns go first among German objects
     def same(self, other): # other: NP; do both speak of one noun, one name, one pronoun?
@@ -315,7 +317,7 @@ def person(
 ) -> NP:            # I, me, ...
     "A pronoun of a person that nobody has named before."
     num, gender = _PERSONS[word]
-    return pronoun(g, NP(None, None, num, gender, word, True), case)
+    return pronoun(g, NP((), list, num, gender, word, True), case)
 
 
 def name_phrase(

@@ -16,7 +16,7 @@ __all__ = ['GERMAN_COMMA', 'SUBJECT_DETS', 'OWNED', 'Example', 'Part', 'Clause',
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 import random
 import re
 
@@ -39,7 +39,7 @@ class Example:
 class Part:
     "A constituent beside subject and verb."
     slot:str # Its role; the rank tables give its place
-    en:object # English tree, or None
+    en:Any # English tree, or None
     de:list # German tokens
     tail:list=field(default_factory=list) # German tokens that go after the clause: a relative clause
 
@@ -56,7 +56,7 @@ class Clause:
     parts:list=field(default_factory=list) # Everything else
     neg:str="" # nicht, kein or nothing
     passive:bool=False # Passive voice?
-    front:object=None # The part that opens the German clause
+    front:Part|None=None # The part that opens the German clause
     @property
     def stative(self):
         "A state that holds now? Then no time is added."
@@ -202,11 +202,11 @@ def subordinate(
     return Part("after", tree, [GERMAN_COMMA, (de, k)] + german_clause(g, c, "final") + [GERMAN_COMMA])
 
 def infinitive(
-    g,             # Grammar
-    c:Clause,      # The clause; its subject is left out
-    um:bool=False, # Purpose, "um … zu"?
-    to:tuple=None  # Links of "to"; new ones, if missing
-) -> Part:         # For the slot after everything
+    g,                 # Grammar
+    c:Clause,          # The clause; its subject is left out
+    um:bool=False,     # Purpose, "um … zu"?
+    to:tuple|None=None # Links of "to"; new ones, if missing
+) -> Part:             # For the slot after everything
     "An infinitive with to and zu."
     t, (_, inner) = to or g.link(), _english_parts(c)
     tree = ("S", [("VP", [("TO", "to", t), ("VP", [verb_leaf(c.verb.en_forms, "base", c.v), *inner])])])
@@ -268,8 +268,8 @@ def finish(
     for j, (_, ks) in enumerate(de):
         for k in ks: where.setdefault(k, []).append(j)
     alignment = tuple(sorted({(i, j) for i, (_, _, ks) in enumerate(words) for k in ks for j in where.get(k, ())}))
-    en, de = " ".join([w for _, w, _ in words]), " ".join([w for w, _ in de])
-    return Example(en, de, alignment, text, name, tuple(pairs))
+    return Example(" ".join([w for _, w, _ in words]), " ".join([w for w, _ in de]), alignment, text, name,
+                   tuple(pairs))
 
 # %% ../../nbs/english_german/02_clauses.ipynb #10789f24
 def draw_alignment(

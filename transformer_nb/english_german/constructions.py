@@ -150,7 +150,7 @@ def _object_verbs(g, noun):
 
 # %% ../../nbs/english_german/03_constructions.ipynb #600a065c
 def _copula(g, subj, adj, tense):
-    c, k = new_clause(g, subj, g.lex.be, dict(prog="pres", pastprog="past").get(tense, tense)), g.link()
+    c, k = new_clause(g, subj, g.lex.be, dict(prog="pres", pastprog="past").get(tense) or tense), g.link()
     c.parts.append(Part("pred", ("ADJP", [("JJ", adj.en, k)]), [(adj.de, k)]))
     return c
 
@@ -409,7 +409,7 @@ def _again(g, np, **rest):
 
 def _second_clause(g, kind, first, tense, lasting):
     if kind in ("reason", "concession", "condition"): return _reason(g, first, tense, kind == "concession")
-    rest = dict(tenses=lasting, time=0, place=.2, manner=.1)
+    rest:dict = dict(tenses=lasting, time=0, place=.2, manner=.1)
     if kind != "while" and first.subj.pronoun and g.chance(.5): return _again(g, first.subj, **rest)
     return random_clause(g, "i a d p", ban="thing st", definite=True, **rest)
 
@@ -476,7 +476,7 @@ def _both(g):
 def coordination(g): # g: the Grammar that draws
     if g.chance(.4): return _both(g)
     tense = g.pick(["pres", "prog", "past"])
-    rest = dict(tenses=tense, ban="thing", time=0, place=.2, manner=.1, definite=True)
+    rest:dict = dict(tenses=tense, ban="thing", time=0, place=.2, manner=.1, definite=True)
     a = random_clause(g, "i a d p", **rest)
     again = a.subj.pronoun and g.chance(.5)
     b = _again(g, a.subj, tenses=tense, time=0, place=.2, manner=.1) if again else random_clause(g, "i a d p", **rest)
@@ -538,15 +538,17 @@ def _in_time(main, rel): return main.tense not in ("past", "perf") or rel.tense 
 def relative_clause(g): # g: the Grammar that draws
     v, make = draw_verb(g, "i a d p", ban="thing"), g.pick([_who_does, _who_does, _whom_one_does, _whose_does])
     if g.chance(.5) or v.frame == "i":
-        s = _head(g, g.pick(g.lex.nouns_with(v.subjects)))
-        g.pairs.append(("subject", s.noun.en, v.key))
+        noun = g.pick(g.lex.nouns_with(v.subjects))
+        s = _head(g, noun)
+        g.pairs.append(("subject", noun.en, v.key))
         r = make(g, s, v)
         c = random_clause(g, verb=v, subj=s, time=.15, place=.2, manner=.1)
         g.need(_in_time(c, r))
         return statement(g, c)
     c = _fresh(g, v, definite=True, p_adj=.15)
-    np = _head(g, draw_object_noun(g, c), v)
-    g.need("mass" not in np.noun.tags)
+    noun = draw_object_noun(g, c)
+    np = _head(g, noun, v)
+    g.need("mass" not in noun.tags)
     g.need(_in_time(c, make(g, np, v)))
     add_object(g, c, np)
     return statement(g, c)

@@ -16,10 +16,10 @@ from ..translation import between_words
 
 # %% ../../nbs/19b_alignment.ipynb #2eefee62
 def aer(
-    found:list,        # Per sentence a set of links (source word, target word), counted from 0
-    sure:list,         # Per sentence the gold links
-    possible:list=None # Per sentence the links that are not wrong; None means the sure ones
-) -> float:            # 0 (perfect) to 1
+    found:list,             # Per sentence a set of links (source word, target word), counted from 0
+    sure:list,              # Per sentence the gold links
+    possible:list|None=None # Per sentence the links that are not wrong; None means the sure ones
+) -> float:                 # 0 (perfect) to 1
     "Alignment error rate (Och and Ney 2003) over a set of sentences."
     rows = list(zip(found, sure, possible or sure))
     hits = sum(len(a & s) + len(a & (s | p)) for a, s, p in rows)
@@ -51,7 +51,7 @@ def head_aer(
 ) -> Tensor:        # AER of each head, shape (N, h)
     "Alignment error rate of every cross-attention head."
     layers = zip(*[align(maps, fed) for maps in all_maps])
-    return torch.tensor([[aer(found, gold) for found in zip(*layer)] for layer in layers])
+    return torch.tensor([[aer(list(found), gold) for found in zip(*layer)] for layer in layers])
 
 # %% ../../nbs/19b_alignment.ipynb #a7f63631
 def aer_draws(

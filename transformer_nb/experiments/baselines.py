@@ -12,7 +12,6 @@ from math import sqrt
 
 import torch
 import torch.nn.functional as F
-from fastcore.basics import patch
 from torch import Tensor, nn
 
 from ..attention import masked_softmax
@@ -35,6 +34,20 @@ class Seq2Seq(nn.Module):
     ) -> Tensor:     # Logits of the next token, shape (b, m, vocab_size)
         "Teacher forcing, as in `Transformer`."
         return self.embedding.logits(self.decode(tgt, self.encode(src), src))
+
+    def encode(self,
+        src:Tensor      # Source ids, shape (b, n), padded on the right
+    ) -> Tensor|tuple:  # What `decode` reads
+        "The source, read once: each model does it in its own way."
+        raise NotImplementedError
+
+    def decode(self,
+        tgt:Tensor,  # Target ids shifted right, shape (b, m), padded on the right
+        memory,      # From `encode`
+        src:Tensor   # Source ids, shape (b, n): where padding stands in the memory
+    ) -> Tensor:     # Decoder output before the softmax map, shape (b, m, d_model)
+        "The target, by teacher forcing: each model does it in its own way."
+        raise NotImplementedError
 
     def hidden(self,
         src:Tensor,  # Source ids, shape (b, n), padded on the right
@@ -66,6 +79,10 @@ class GRU(nn.Module):
         return torch.lerp(s, torch.tanh(to_proposal + self.U(r*s)), z)  # (1 − z)∘s + z∘s̃
 
 # %% ../../nbs/07a_baselines.ipynb #d942d2ac
+def _sums(n, m):
+    n, m = (torch.as_tensor(lengths).cpu().long() for lengths in (n, m))
+    return int(n.sum()), int(m.sum()), int((n*m).sum())
+
 class RNNSearch(Seq2Seq):
     "Bahdanau et al. (2014): a bidirectional GRU, additive attention, a GRU."
     def __init__(self,
@@ -80,6 +97,37 @@ class RNNSearch(Seq2Seq):
         self.C, self.W_s = nn.Linear(2*d_h, 3*d_h, bias=False), nn.Linear(d_h, d_h)
         self.readout = nn.Linear(3*d_h + d, 2*d)  # U_o, C_o, V_o side by side
 
+    def encode(self,
+        src:Tensor  # Source ids, shape (b, n), padded on the right
+    ) -> Tensor:    # Annotations h_j, shape (b, n, 2·d_h)
+        "Read from both sides."
+        x, real = self.dropout(self.embedding(src)), (src != self.cfg.pad_id)[..., None]
+        backwards = self.read(self.leftwards, x.flip(1), real.flip(1)).flip(1)
+        return torch.cat([self.read(self.rightwards, x, real), backwards], -1)
+
+    def decode(self,
+        tgt:Tensor,     # Target ids shifted right, shape (b, m)
+        memory:Tensor,  # Annotations, shape (b, n, 2·d_h)
+        src:Tensor      # Source ids, shape (b, n): where padding stands in the memory
+    ) -> Tensor:        # Readout t_i before the softmax map, shape (b, m, d_model)
+        "One target word after the other."
+        y, keys, real = self.dropout(self.embedding(tgt)), self.U_a(memory), src != self.cfg.pad_id
+        s, steps = torch.tanh(self.W_s(memory[:, 0, self.d_h:])), []
+        for Wy in self.state.W(y).unbind(1):
+            c = (self.align(s, keys, real)[:, None] @ memory).squeeze(1)
+            s = self.state(Wy + self.C(c), s)
+            steps.append(torch.cat([s, c], -1))
+        t = self.readout(torch.cat([torch.stack(steps, 1), y], -1))
+        return self.dropout(t.unflatten(-1, (-1, 2)).amax(-1))
+
+    def align(self,
+        s:Tensor,     # State s_{i−1}, shape (b, d_h)
+        keys:Tensor,  # U_a h_j, shape (b, n, d_h)
+        real:Tensor   # True where no padding stands, shape (b, n)
+    ) -> Tensor:      # Weights α_ij, shape (b, n)
+        "How well the inputs around j match the output at i."
+        return masked_softmax(self.v_a(torch.tanh(self.W_a(s)[:, None] + keys)).squeeze(-1), real)
+
     def read(self,
         gru:GRU,     # The reader
         x:Tensor,    # Embedded words, shape (b, n, d_model)
@@ -92,41 +140,15 @@ class RNNSearch(Seq2Seq):
             states.append(s)
         return torch.stack(states, 1)
 
-@patch
-def encode(self:RNNSearch,
-    src:Tensor  # Source ids, shape (b, n), padded on the right
-) -> Tensor:    # Annotations h_j, shape (b, n, 2·d_h)
-    "Read from both sides."
-    x, real = self.dropout(self.embedding(src)), (src != self.cfg.pad_id)[..., None]
-    backwards = self.read(self.leftwards, x.flip(1), real.flip(1)).flip(1)
-    return torch.cat([self.read(self.rightwards, x, real), backwards], -1)
-
-# %% ../../nbs/07a_baselines.ipynb #547917b4
-@patch
-def align(self:RNNSearch,
-    s:Tensor,     # State s_{i−1}, shape (b, d_h)
-    keys:Tensor,  # U_a h_j, shape (b, n, d_h)
-    real:Tensor   # True where no padding stands, shape (b, n)
-) -> Tensor:      # Weights α_ij, shape (b, n)
-    "How well the inputs around j match the output at i."
-    return masked_softmax(self.v_a(torch.tanh(self.W_a(s)[:, None] + keys)).squeeze(-1), real)
-
-# %% ../../nbs/07a_baselines.ipynb #cfc11586
-@patch
-def decode(self:RNNSearch,
-    tgt:Tensor,     # Target ids shifted right, shape (b, m)
-    memory:Tensor,  # Annotations, shape (b, n, 2·d_h)
-    src:Tensor      # Source ids, shape (b, n): where padding stands in the memory
-) -> Tensor:        # Readout t_i before the softmax map, shape (b, m, d_model)
-    "One target word after the other."
-    y, keys, real = self.dropout(self.embedding(tgt)), self.U_a(memory), src != self.cfg.pad_id
-    s, steps = torch.tanh(self.W_s(memory[:, 0, self.d_h:])), []
-    for Wy in self.state.W(y).unbind(1):
-        c = (self.align(s, keys, real)[:, None] @ memory).squeeze(1)
-        s = self.state(Wy + self.C(c), s)
-        steps.append(torch.cat([s, c], -1))
-    t = self.readout(torch.cat([torch.stack(steps, 1), y], -1))
-    return self.dropout(t.unflatten(-1, (-1, 2)).amax(-1))
+    def flops(self,
+        src_lengths,  # Real source tokens of each sentence, EOS included: list, array or integer tensor, shape (b,)
+        tgt_lengths   # Real target tokens of each sentence, EOS included, shape (b,)
+    ) -> int:         # Floating-point operations
+        "Matrix products of a training step, forward and backward, on real tokens."
+        (n, m, pairs), d, h = _sums(src_lengths, tgt_lengths), self.cfg.d_model, self.d_h
+        source = 6*(d*h + h*h) + 2*h*h
+        target = 3*(d*h + 3*h*h) + h*h + 2*d*(3*h + d) + d*self.cfg.vocab_size
+        return 6*(n*source + m*target + 3*h*pairs + h*h*len(src_lengths))
 
 # %% ../../nbs/07a_baselines.ipynb #ed55348f
 class GatedConvolution(nn.Module):
@@ -157,71 +179,51 @@ class ConvS2S(Seq2Seq):
         k:int                  # Kernel width, in positions
     ):
         super().__init__(cfg)
-        d, p = cfg.d_model, cfg.dropout
+        d, p, self.k = cfg.d_model, cfg.dropout, k
         self.places = nn.ModuleList(nn.Embedding(cfg.max_len, d) for _ in range(2))
         self.encoder = nn.ModuleList(GatedConvolution(d, k, k//2, p) for _ in range(layers))
         self.decoder = nn.ModuleList(GatedConvolution(d, k, 0, p) for _ in range(layers))
         self.W_d = nn.ModuleList(nn.Linear(d, d) for _ in range(layers))
-        for part in (*self.places, *self.W_d): nn.init.normal_(part.weight, std=d**-.5)
+        for part in (*self.places, *self.W_d): nn.init.normal_(part.get_parameter('weight'), std=d**-.5)
+
+    def encode(self,
+        src:Tensor  # Source ids, shape (b, n), padded on the right
+    ) -> tuple:     # Keys z_j and values z_j + e_j, shape (b, n, d_model) each
+        "Gated convolutions one after the other."
+        e, real = self.embed(src, 0), (src != self.cfg.pad_id)[..., None]
+        z = e
+        for layer in self.encoder: z = _half(layer(z*real), z)
+        return z, _half(z, e)
+
+    def decode(self,
+        tgt:Tensor,    # Target ids shifted right, shape (b, m)
+        memory:tuple,  # Keys and values from `encode`
+        src:Tensor     # Source ids, shape (b, n): where padding stands in the memory
+    ) -> Tensor:       # Decoder output before the softmax map, shape (b, m, d_model)
+        "Causal convolutions, each followed by attention to the source."
+        (z, values), real = memory, (src != self.cfg.pad_id)[:, None]
+        h = g = self.embed(tgt, 1)
+        for layer, W_d in zip(self.decoder, self.W_d):
+            v = layer(h)
+            a = masked_softmax(_half(W_d(v), g) @ z.mT, real)
+            c = a @ values * real.sum(-1, keepdim=True).sqrt()
+            h = _half(_half(v, c), h)
+        return self.dropout(h)
 
     def embed(self,
         ids:Tensor,  # Token ids, shape (b, n)
         side:int     # 0: source, 1: target
     ) -> Tensor:     # Words plus positions, shape (b, n, d_model)
         "e, or on the target side g."
-        return self.dropout(F.embedding(ids, self.embedding.weight) + self.places[side].weight[:ids.shape[1]])
+        places = self.places[side].get_parameter('weight')
+        return self.dropout(F.embedding(ids, self.embedding.weight) + places[:ids.shape[1]])
+
+    def flops(self,
+        src_lengths,  # Real source tokens of each sentence, EOS included: list, array or integer tensor, shape (b,)
+        tgt_lengths   # Real target tokens of each sentence, EOS included, shape (b,)
+    ) -> int:         # Floating-point operations
+        "Matrix products of a training step, forward and backward, on real tokens."
+        (n, m, pairs), d, L, k = _sums(src_lengths, tgt_lengths), self.cfg.d_model, len(self.encoder), self.k
+        return 6*(n*L*2*k*d*d + m*(L*(2*k + 1)*d*d + d*self.cfg.vocab_size) + 2*L*d*pairs)
 
 def _half(a, b): return sqrt(.5)*(a + b)
-
-# %% ../../nbs/07a_baselines.ipynb #24e9e789
-@patch
-def encode(self:ConvS2S,
-    src:Tensor  # Source ids, shape (b, n), padded on the right
-) -> tuple:     # Keys z_j and values z_j + e_j, shape (b, n, d_model) each
-    "Gated convolutions one after the other."
-    e, real = self.embed(src, 0), (src != self.cfg.pad_id)[..., None]
-    z = e
-    for layer in self.encoder: z = _half(layer(z*real), z)
-    return z, _half(z, e)
-
-# %% ../../nbs/07a_baselines.ipynb #ebc77573
-@patch
-def decode(self:ConvS2S,
-    tgt:Tensor,    # Target ids shifted right, shape (b, m)
-    memory:tuple,  # Keys and values from `encode`
-    src:Tensor     # Source ids, shape (b, n): where padding stands in the memory
-) -> Tensor:       # Decoder output before the softmax map, shape (b, m, d_model)
-    "Causal convolutions, each followed by attention to the source."
-    (z, values), real = memory, (src != self.cfg.pad_id)[:, None]
-    h = g = self.embed(tgt, 1)
-    for layer, W_d in zip(self.decoder, self.W_d):
-        v = layer(h)
-        a = masked_softmax(_half(W_d(v), g) @ z.mT, real)
-        c = a @ values * real.sum(-1, keepdim=True).sqrt()
-        h = _half(_half(v, c), h)
-    return self.dropout(h)
-
-# %% ../../nbs/07a_baselines.ipynb #81f9a6fb
-def _sums(n, m):
-    n, m = (torch.as_tensor(lengths).cpu().long() for lengths in (n, m))
-    return n.sum().item(), m.sum().item(), (n*m).sum().item()
-
-@patch
-def flops(self:RNNSearch,
-    src_lengths,  # Real source tokens of each sentence, EOS included: list, array or integer tensor, shape (b,)
-    tgt_lengths   # Real target tokens of each sentence, EOS included, shape (b,)
-) -> int:         # Floating-point operations
-    "Matrix products of a training step, forward and backward, on real tokens."
-    (n, m, pairs), d, h = _sums(src_lengths, tgt_lengths), self.cfg.d_model, self.d_h
-    source = 6*(d*h + h*h) + 2*h*h
-    target = 3*(d*h + 3*h*h) + h*h + 2*d*(3*h + d) + d*self.cfg.vocab_size
-    return 6*(n*source + m*target + 3*h*pairs + h*h*len(src_lengths))
-
-@patch
-def flops(self:ConvS2S,
-    src_lengths,  # Real source tokens of each sentence, EOS included: list, array or integer tensor, shape (b,)
-    tgt_lengths   # Real target tokens of each sentence, EOS included, shape (b,)
-) -> int:         # Floating-point operations
-    "Matrix products of a training step, forward and backward, on real tokens."
-    (n, m, pairs), d, L, k = _sums(src_lengths, tgt_lengths), self.cfg.d_model, len(self.encoder), self.encoder[0].k
-    return 6*(n*L*2*k*d*d + m*(L*(2*k + 1)*d*d + d*self.cfg.vocab_size) + 2*L*d*pairs)

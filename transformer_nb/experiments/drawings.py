@@ -9,6 +9,7 @@ __all__ = []
 
 # %% ../../nbs/00_overview.ipynb #d2a71c04
 import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
 
 from ..core import COLORS
 
@@ -27,7 +28,7 @@ def note(ax, x, y, text, **how): ax.text(x, y, text, **{'ha': 'center', 'va': 'c
 
 def box(ax, x, y, text, kind='plain', width=3.6, height=.9, **how):
     place, size = (x - width/2, y - height/2), (width, height)
-    ax.add_patch(plt.Rectangle(place, *size, fc=PAINT[kind], ec='black', lw=.8, zorder=2))
+    ax.add_patch(Rectangle(place, *size, fc=PAINT[kind], ec='black', lw=.8, zorder=2))
     note(ax, x, y, text, **{'linespacing': 1.1, 'zorder': 3} | how)
 
 def line(ax, *points, color='black', head=True):
@@ -78,7 +79,7 @@ def exit_to_words(ax, x, y, table='lesson 04', scores='softmax', **how):
 
 def repeated(ax, x, top, side):
     "The frame of a layer."
-    ax.add_patch(plt.Rectangle((x - 3.1, 3.7), 6.2, top - 3.45, fill=False, ls='--', ec='grey'))
+    ax.add_patch(Rectangle((x - 3.1, 3.7), 6.2, top - 3.45, fill=False, ls='--', ec='grey'))
     note(ax, x + 3.6*side, (3.7 + top)/2, 'N ×', fontsize=11)
 
 def to_memory(ax, start, turn, top):

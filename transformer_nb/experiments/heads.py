@@ -30,7 +30,7 @@ def head_distance(
     kind:str       # 'encoder', 'decoder' or 'cross'
 ) -> Tensor:       # In bits, from 0 (the same weights) to 1 (no common key), shape (N·h, N·h)
     "Jensen-Shannon divergence between each two heads, averaged over queries and sentences."
-    total = 0.
+    total = torch.zeros(())
     for maps in all_maps:
         p = maps[kind].flatten(0, 1)
         one, other = p[:, None], p[None]
@@ -54,7 +54,7 @@ def _attending(modules, attend):
     finally:
         for m in modules: del m.attend  # the method of the class is back
 
-def _attend_with_mean(self, Q, K, V, mask=None, need_weights=False):
+def _attend_with_mean(self, Q, K, V, mask, need_weights=False):
     weights = attention(Q, K, V, mask)[1].mean(1, keepdim=True)  # over the heads: (b, 1, n, m)
     return self.W_o((weights @ V).transpose(1, 2).flatten(-2)), weights.expand(-1, self.h, -1, -1)
 
@@ -138,8 +138,8 @@ _RULES = {'far_pronoun': _pronoun, 'relative_clause': _agreement,
           'perfect': _bracket, 'modal': _bracket, 'separable': _bracket}
 
 def dependency(
-    e               # clauses.Example, a sentence of the grammar
-) -> Dependency:    # None if it has none of the three
+    e                  # clauses.Example, a sentence of the grammar
+) -> Dependency|None:  # None if it has none of the three
     "The far dependency of a sentence, from its gold tree and its gold alignment."
     rule = _RULES.get(e.construction)
     return rule and rule(e, _paths(*read_trees(e.tree)))

@@ -15,6 +15,7 @@ import time
 from copy import deepcopy
 from itertools import count, repeat
 from math import ceil, sqrt
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -69,11 +70,11 @@ class Recurrent(nn.Module):
 
 # %% ../../nbs/07_why_self_attention.ipynb #bbd984e3
 def neighbours(
-    x:Tensor,        # Sequence, shape (b, n, d)
-    k:int,           # How many neighbours, the position itself among them
-    dilation:int=1,  # Distance between two of them, in positions
-    right:int=None   # How many lie to the right; None means k//2 (the position is in the middle), 0 looks back only
-) -> Tensor:         # Shape (b, n, k, d); zeros beyond the ends
+    x:Tensor,            # Sequence, shape (b, n, d)
+    k:int,               # How many neighbours, the position itself among them
+    dilation:int=1,      # Distance between two of them, in positions
+    right:int|None=None  # How many lie to the right; None means k//2 (the position is in the middle), 0 looks back only
+) -> Tensor:             # Shape (b, n, k, d); zeros beyond the ends
     "The k positions around every position."
     right, n = k//2 if right is None else right, x.shape[1]
     padded = F.pad(x, (0, 0, (k - 1 - right)*dilation, right*dilation))
@@ -83,10 +84,10 @@ def neighbours(
 class Convolution(nn.Module):
     "A convolution over k neighbours (Table 1, row 3), with zeros beyond the ends."
     def __init__(self,
-        d:int,           # Width
-        k:int,           # Kernel width, in positions
-        dilation:int=1,  # Distance between two neighbours, in positions
-        right:int=None   # How many neighbours lie to the right; None means k//2
+        d:int,               # Width
+        k:int,               # Kernel width, in positions
+        dilation:int=1,      # Distance between two neighbours, in positions
+        right:int|None=None  # How many neighbours lie to the right; None means k//2
     ):
         super().__init__()
         self.W, self.where = nn.Linear(k*d, d), (k, dilation, right)
@@ -186,7 +187,8 @@ def longest_chain(
     y:Tensor  # A result with its autograd record
 ) -> int:     # Matrix products
     "Table 1's sequential operations: the longest chain of matrix products in which each needs the one before."
-    length, todo = {None: 0}, [y.grad_fn]  # None: a source without a record, such as a constant
+    length:dict = {None: 0}  # None: a source without a record, such as a constant
+    todo:list = [y.grad_fn]
     while todo:
         node = todo[-1]
         sources = [source for source, _ in node.next_functions]
@@ -203,8 +205,9 @@ def peak_memory(
 ) -> int:    # Bytes
     "The most memory that `f` holds at once in tensors, in addition to what was there before."
     with profile(profile_memory=True) as record: f()
+    profiler:Any = record.profiler
     held = peak = 0
-    for event in record.profiler.kineto_results.events():
+    for event in profiler.kineto_results.events():
         if event.name() == '[memory]': held += event.nbytes()
         peak = max(peak, held)
     return peak
@@ -230,7 +233,7 @@ def one_hop(
 ) -> dict:    # Kind of layer to an endless iterator of boolean (n, n): which input j reaches output i in that hop?
     "What a layer, or a step of the recurrence, connects; found by gradients."
     x, layers = torch.randn(1, n, d), table1_layers(d, k, r)
-    rnn = layers['recurrent']
+    rnn:Any = layers['recurrent']
     # shifted by one: each position beside its left neighbour
     step = lambda x: torch.tanh(rnn.W(x) + rnn.U(F.pad(x, (0, 0, 1, -1))))
     hops = {name: repeat(dependencies(layer, x)) for name, layer in layers.items()}
@@ -241,9 +244,9 @@ def path_lengths(
     hops       # Boolean matrices of shape (n, n), one for each hop, possibly without end
 ) -> Tensor:   # Shape (n, n): hops from input j to output i; infinite where there is no way
     "How many hops lie between every two positions."
-    lengths = None
+    lengths = torch.empty(0, 0)
     for number, hop in enumerate(hops, 1):
-        if lengths is None: lengths = torch.where(torch.eye(len(hop)) > 0, 0., torch.inf)
+        if number == 1: lengths = torch.where(torch.eye(len(hop)) > 0, 0., torch.inf)
         new = (hop.float() @ lengths.isfinite().float() > 0) & lengths.isinf()
         if not new.any(): break
         lengths[new] = number
