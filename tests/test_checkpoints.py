@@ -283,7 +283,7 @@ def test_a_full_memory_is_no_broken_checkpoint(ckpt, monkeypatch):
     cfg = json.loads((ckpt/'config.json').read_text()) | {'vocab_size': 10**15}
     (ckpt/'config.json').write_text(json.dumps(cfg))
     sign(ckpt)
-    assert 'config.json beside it asks for 16,000,000,' in refusal(ckpt)
+    assert 'does not fit config.json beside it (6,352 numbers, not 16,000,' in refusal(ckpt)
 
 
 def test_a_file_that_may_not_be_read_is_the_disks_fault(ckpt, monkeypatch):

@@ -358,7 +358,7 @@ def _model(path, data):
     blank = _blank(path/'config.json', data['config.json'])
     held, asked = (sum(t.numel() for t in table.values()) for table in (weights, blank.state_dict()))
     if held != asked:  # now, before memory is asked for
-        raise InputError(f"{file}: holds {held:,} numbers, and config.json beside it asks for {asked:,}; {AGAIN}")
+        raise InputError(f"{file}: does not fit config.json beside it ({held:,} numbers, not {asked:,}); {AGAIN}")
     with torch.random.fork_rng([]): model = Transformer(blank.cfg)  # the caller's random numbers stay as they are
     with _refusing(file, 'does not fit config.json beside it', RuntimeError):
         model.load_state_dict(weights, assign=True)  # float64 stays float64
