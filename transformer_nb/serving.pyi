@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 from pathlib import Path
 from torch import Tensor, nn
+from transformer_nb.engine.inference import Kept
 from transformer_nb.transformer import Transformer
 from typing import Any
 
@@ -31,14 +32,13 @@ __all__ = [
     "push_to_hub",
 ]
 
-class Grown:
-    """Keys and values that are there already; the newest, if there are any, come behind them."""
+class Grown(Kept):
+    """Keys and values that are there already; the newest, if there are any, come behind them. Its mask is
+    boolean."""
 
-    K: Tensor
-    V: Tensor
-    mask: Tensor | None
+    K: Any
+    V: Any
 
-    def __init__(self, K: Tensor, V: Tensor, mask: Tensor | None = None) -> None: ...
     def attend(self, Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
         """Equation 1 over all of them."""
 
@@ -59,7 +59,7 @@ def never(model: Transformer) -> Tensor:
 class OneStep(nn.Module):
     """What is computed for each token: from the newest ids to the scores of the next."""
 
-    model: Transformer
+    model: Any
 
     def __init__(self, model: Transformer) -> None: ...
     def forward(self, ids: Tensor, position: Tensor, src: Tensor, memory: list, past: list) -> tuple:

@@ -51,7 +51,7 @@ class Trainer:
     score: Any
     world: World
     device: Any
-    model: Transformer
+    model: Any
     net: Any
     optimizer: Any
     batches: Batches

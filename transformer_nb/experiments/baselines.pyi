@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 from transformer_nb.embeddings import Embedding
-from transformer_nb.transformer import Dropout, TransformerConfig
+from transformer_nb.transformer import TransformerConfig
 
 __all__ = ["Seq2Seq", "GRU", "RNNSearch", "GatedConvolution", "ConvS2S"]
 
@@ -11,7 +11,7 @@ class Seq2Seq(nn.Module):
 
     cfg: TransformerConfig
     embedding: Embedding
-    dropout: Dropout
+    dropout: nn.Dropout
 
     def __init__(self, cfg: TransformerConfig) -> None: ...
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class GatedConvolution(nn.Module):
     W: nn.Linear
     k: int
     right: int
-    dropout: Dropout
+    dropout: nn.Dropout
 
     def __init__(self, d: int, k: int, right: int, dropout: float = 0.0) -> None: ...
     def forward(self, x: Tensor) -> Tensor:
