@@ -37,7 +37,8 @@ def test_the_packed_loss_is_the_models_own(kind):
     "And so are its gradients."
     model, batch = make(**kind).double(), make_batch(PAIRS)
     plain, found = {}, {}
-    for losses, grads in ((model.loss(batch.src, batch.tgt_in, batch.tgt_out), plain), (batch_loss(model, batch), found)):
+    ours, packed = model.loss(batch.src, batch.tgt_in, batch.tgt_out), batch_loss(model, batch)
+    for losses, grads in ((ours, plain), (packed, found)):
         model.zero_grad()
         losses[0].backward()
         grads.update({name: p.grad.clone() for name, p in model.named_parameters()}, loss=losses[0], nll=losses[1])
