@@ -55,11 +55,15 @@ def work(preset, vocab, batch_tokens):
 def ours(cfg, device, work, compiled=False):
     from transformer_nb.batching import make_batch
     from transformer_nb.core import keep_memory
+    from transformer_nb.engine.packing import with_packed_attention
+    from transformer_nb.engine.parts import with_fast_dropout
     from transformer_nb.optimizer import adam
     from transformer_nb.training import batch_loss
     from transformer_nb.transformer import Transformer, TransformerConfig
-    if device.type == 'cpu': keep_memory()  # as the Trainer does
-    model = Transformer(TransformerConfig(**cfg)).to(device)
+    model = with_packed_attention(Transformer(TransformerConfig(**cfg)).to(device))  # as the Trainer does
+    if device.type == 'cpu':
+        keep_memory()
+        with_fast_dropout(model)
     loss = torch.compile(batch_loss, dynamic=True) if compiled else batch_loss
     return model, adam(model), lambda batch: loss(model, batch)[0], [make_batch(pairs).to(device) for pairs in work]
 

@@ -112,7 +112,8 @@ def test_a_transformer_alone(tmp_path, small_run):  # noqa: F811
     """from transformer_nb.transformer import Transformer, TransformerConfig
 import torch
 model = Transformer(TransformerConfig(20, 1, 8, 8, 2))
-print(len(model.hidden(torch.tensor([[5, 2]]), torch.tensor([[1, 5, 6, 7]]))))""",
+ids = torch.tensor([[5, 6, 7]])
+print(4 if model.loss(torch.tensor([[5, 2]]), ids, ids)[0] > 0 else 'no loss')""",
     """from transformer_nb.translation import Translator
 print(4 if 'Hund' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html else 'no map')"""])
 def test_methods_need_no_other_import(code):

@@ -7,8 +7,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transformer_nb.config import PRESETS
 from transformer_nb.core import InputError
-from transformer_nb.transformer import PRESETS, Transformer, TransformerConfig, attention_maps, preset
+from transformer_nb.engine.look_inside import attention_maps
+from transformer_nb.transformer import Transformer, TransformerConfig, preset
 
 V, PAD, BOS = 20, 0, 1
 SMALL = dict(vocab_size=V, N=2, d_model=16, d_ff=32, h=4, dropout=0.1, max_len=24)

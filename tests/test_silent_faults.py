@@ -19,11 +19,12 @@ from transformer_nb.batching import Batch, Batches, make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.optimizer import adam
-from transformer_nb.engine.packing import PackedMask, Packing
+from transformer_nb.engine.packing import PackedAttention, PackedMask, Packing
 from transformer_nb.positional_encoding import PositionalEncoding, sinusoids
 from transformer_nb.regularization import projected_loss, smoothed_loss
 from transformer_nb.tokenizer import Tokenizer, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig, preset
+from transformer_nb.variants import ExactPositions
 
 TEXT = ["a dog runs .", "ein Hund läuft ."]
 SMALL = dict(vocab_size=20, N=2, d_model=16, d_ff=32, h=4, dropout=0., max_len=24)
@@ -157,7 +158,7 @@ def test_every_key_needs_its_value():
 
 
 def test_packed_sequences_drop_nothing_in_silence():
-    module, packed = MultiHeadAttention(16, 4), Packing(torch.ones(2, 3, dtype=torch.bool))
+    module, packed = PackedAttention(MultiHeadAttention(16, 4)), Packing(torch.ones(2, 3, dtype=torch.bool))
     x, mask = torch.randn(6, 16), PackedMask(packed, packed)
     assert module(x, x, x, mask)[0].shape == x.shape
     assert module(x, x, 2*x, mask)[0].allclose(2*module(x, x, x, mask)[0])  # values need not be the keys
@@ -185,7 +186,7 @@ def test_a_mask_of_numbers_is_refused(mask):
 # --- Ids
 
 SRC, TGT = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]]), torch.tensor([[1, 9, 10], [1, 11, 0]])
-WAYS = {'forward': lambda m, src, tgt: m(src, tgt), 'hidden': lambda m, src, tgt: m.hidden(src, tgt),
+WAYS = {'forward': lambda m, src, tgt: m(src, tgt), 'hidden': packing.hidden,
         'decode': lambda m, src, tgt: m.decode(tgt, m.encode(src), src)}
 ways = pytest.mark.parametrize('way', WAYS)
 
@@ -348,13 +349,13 @@ def test_an_emptied_model_has_its_positions_again(meta):
 
 
 def test_positions_move_and_change_type_as_before():
-    layer = PositionalEncoding(16, 24)
+    layer = ExactPositions(16, 24)
     assert torch.equal(layer.double().table, sinusoids(24, 16).double()) and torch.equal(
         layer.half().table, sinusoids(24, 16).half()
     )
     assert torch.equal(layer.float().table, sinusoids(24, 16))  # what was rounded comes back exact
     assert layer.to('meta').table.is_meta
-    own = PositionalEncoding(16, 24)
+    own = ExactPositions(16, 24)
     own.table = own.table.flip(1)                           # somebody else's order of the columns is kept
     assert torch.equal(own.double().table, sinusoids(24, 16).flip(1).double())
     learned = PositionalEncoding(16, 24, learned=True)

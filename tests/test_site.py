@@ -22,7 +22,7 @@ import site_rewrites as rw  # noqa: E402
 from fastcore.nbio import mk_cell  # noqa: E402
 from site_checks import PageFacts, check_site  # noqa: E402
 
-from transformer_nb import attention  # noqa: E402
+from transformer_nb import attention, config  # noqa: E402
 
 
 def cell(text, kind="markdown", **rest):
@@ -242,9 +242,9 @@ def test_plain_words_link_to_what_the_lesson_shows_or_imports(code, linked):
 
 
 def test_names_without_an_entry_are_not_linked():
-    assert "causal_mask" in attention.__all__ and "_refuse_numbers" not in attention.__all__
+    assert "causal_mask" in attention.__all__ and "_check_kinds" not in config.__all__ and config._check_kinds
     assert link_in(["import torch"], "causal_mask") == "[`causal_mask`](https://host/doc/causal_mask.html#causal_mask)"
-    assert link_in(["import torch"], "_refuse_numbers") == "`_refuse_numbers`"
+    assert link_in(["import torch"], "_check_kinds") == "`_check_kinds`"
 
 
 def link_in(code, name):

@@ -14,22 +14,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# %% ../nbs/01_attention.ipynb #37f749fc
-def _refuse_numbers(mask):
-    "A mask of numbers would be added to the scores by one function, and inverted bit by bit by another."
-    if mask is None or mask.dtype == torch.bool: return
-    raise TypeError(
-        f"a mask is boolean, True = may attend, and not {mask.dtype}: write mask.bool() (or mask > 0) where 1 stands "
-        "for it, mask == 0 where a mask is added to the scores"
-    )
+from .config import check_mask
 
+# %% ../nbs/01_attention.ipynb #37f749fc
 def masked_softmax(
     scores:Tensor,     # Compatibility scores, shape (..., n, m)
     mask:Tensor=None   # Boolean, broadcasts to (..., n, m); True = may attend
 ) -> Tensor:           # Weights, shape (..., n, m); rows sum to one, a fully masked row to zero
     "Softmax over the keys; a masked score becomes −∞ before it, so its weight is exactly 0 (§3.2.3)."
     if mask is None: return scores.softmax(-1)
-    _refuse_numbers(mask)
+    check_mask(mask)
     weights = scores.masked_fill(~mask, float('-inf')).softmax(-1)
     return weights.masked_fill(~mask, 0.)  # a fully masked row is NaN up to here
 
@@ -85,5 +79,5 @@ def fused_attention(
     scale:float=None   # Factor on the scores; None means 1/sqrt(d_k)
 ) -> Tensor:           # Output, shape (..., n, d_v)
     "Equation 1 by torch's fused kernel: the same output as `attention`, the n × m weights are never stored."
-    _refuse_numbers(mask)
+    check_mask(mask)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)

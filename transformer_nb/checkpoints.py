@@ -26,9 +26,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from, save_file
 
+from .config import PerHead, TransformerConfig
 from .core import FAILURES, DiskError, InputError, default_device
 from .tokenizer import TokenizerLike, check_tokenizer, read_tokenizer
-from .transformer import PerHead, Transformer, TransformerConfig
+from .transformer import Transformer
 
 # %% ../nbs/13_checkpoints.ipynb #80c7f331
 FORMAT = 2  # Version of the directory's layout; format 1 had no manifest

@@ -30,6 +30,7 @@ from fastcore.script import anno_parser
 from tqdm import tqdm
 
 from . import __version__, checkpoints
+from .config import PRESETS, preset as model_preset
 from .core import FAILURES, InputError, profile, seeded
 from .corpora import Corpus, Split, decode_line, folder_files, load_corpus, read_parallel
 from .engine import cleaning, recipes, shards
@@ -43,7 +44,7 @@ from .parsing import Parser, f1, load_trees, plain, words_of
 from .serving import DISK
 from .tokenizer import train_tokenizer
 from .training import Trainer, TrainingConfig, run_of, suited
-from .transformer import PRESETS, Transformer, preset as model_preset
+from .transformer import Transformer
 from .translation import Translator, plot_attention, writing
 
 # %% ../nbs/21_cli.ipynb #cb52c818

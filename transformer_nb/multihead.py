@@ -8,10 +8,10 @@ Docs: https://transformer-nb.github.io/transformer_nb/multihead.html.md"""
 __all__ = ['MultiHeadAttention']
 
 # %% ../nbs/02_multihead.ipynb #6b282e00
-from fastcore.basics import patch
 from torch import Tensor, nn
 
 from .attention import attention, fused_attention
+from .config import check_keys, per_head
 
 # %% ../nbs/02_multihead.ipynb #cce85a21
 class MultiHeadAttention(nn.Module):
@@ -24,59 +24,46 @@ class MultiHeadAttention(nn.Module):
         bias:bool=False   # Biases in the four projections? (the paper has none)
     ):
         super().__init__()
-        if (d_k is None or d_v is None) and d_model % h:
-            raise ValueError(f"d_model {d_model} is no multiple of h {h}: give d_k and d_v")
-        self.h, self.d_k, self.d_v = h, *(d_model//h if d is None else int(d) for d in (d_k, d_v))
+        self.h, self.d_k, self.d_v = h, *(int(d or per_head(d_model, h)) for d in (d_k, d_v))
         self.W_q = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_k = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_v = nn.Linear(d_model, h*self.d_v, bias=bias)
         self.W_o = nn.Linear(h*self.d_v, d_model, bias=bias)
 
-# %% ../nbs/02_multihead.ipynb #1feeb49f
-@patch
-def split(self:MultiHeadAttention,
-    x:Tensor  # All heads side by side, shape (..., n, h·d)
-) -> Tensor:  # Each head by itself, shape (..., h, n, d)
-    "Cut the last axis into h heads and move them before the positions."
-    return x.unflatten(-1, (self.h, -1)).transpose(-3, -2)
+    def split(self,
+        x:Tensor  # All heads side by side, shape (..., n, h·d)
+    ) -> Tensor:  # Each head by itself, shape (..., h, n, d)
+        "Cut the last axis into h heads and move them before the positions."
+        return x.unflatten(-1, (self.h, -1)).transpose(-3, -2)
 
-@patch
-def project(self:MultiHeadAttention,
-    q:Tensor,  # Queries, shape (..., n, d_model); any axes may stand in front, usually the batch
-    k:Tensor,  # Keys, shape (..., m, d_model)
-    v:Tensor   # Values, shape (..., m, d_model)
-) -> tuple:    # Q (..., h, n, d_k), K (..., h, m, d_k), V (..., h, m, d_v); None for None
-    "Queries, keys and values of every head; what is None is left out."
-    if k is not None and k.shape[:-1] != v.shape[:-1]:
-        raise ValueError(f"keys {tuple(k.shape)} and values {tuple(v.shape)}: every key needs its value")
-    pairs = (self.W_q, q), (self.W_k, k), (self.W_v, v)
-    return tuple(None if x is None else self.split(W(x)) for W, x in pairs)
+    def project(self,
+        q:Tensor,  # Queries, shape (..., n, d_model); any axes may stand in front, usually the batch
+        k:Tensor,  # Keys, shape (..., m, d_model)
+        v:Tensor   # Values, shape (..., m, d_model)
+    ) -> tuple:    # Q (..., h, n, d_k), K (..., h, m, d_k), V (..., h, m, d_v); None for None
+        "Queries, keys and values of every head; what is None is left out."
+        check_keys(k, v)
+        pairs = (self.W_q, q), (self.W_k, k), (self.W_v, v)
+        return tuple(None if x is None else self.split(W(x)) for W, x in pairs)
 
-# %% ../nbs/02_multihead.ipynb #5a8c5f6a
-@patch
-def attend(self:MultiHeadAttention,
-    Q:Tensor,                 # Projected queries, shape (..., h, n, d_k)
-    K:Tensor,                 # Projected keys, shape (..., h, m, d_k)
-    V:Tensor,                 # Projected values, shape (..., h, m, d_v)
-    mask=None,                # Boolean, broadcasts to (..., h, n, m), True = may attend; or an object that attends
-    need_weights:bool=False   # Also return the weights? (slower: they are stored)
-) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
-    "Attention of every head, then concatenation and W^O; raises `ValueError` where there are no weights to return."
-    weights, attends = None, hasattr(mask, 'attend')
-    if attends and need_weights:
-        raise ValueError(f"{type(mask).__name__} has no weights: give padded tables and a boolean mask")
-    if attends: heads = mask.attend(Q, K, V)
-    elif need_weights: heads, weights = attention(Q, K, V, mask)
-    else: heads = fused_attention(Q, K, V, mask)
-    return self.W_o(heads.transpose(-3, -2).flatten(-2)), weights
+    def attend(self,
+        Q:Tensor,                 # Projected queries, shape (..., h, n, d_k)
+        K:Tensor,                 # Projected keys, shape (..., h, m, d_k)
+        V:Tensor,                 # Projected values, shape (..., h, m, d_v)
+        mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend
+        need_weights:bool=False   # Also return the weights? (slower: they are stored)
+    ) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
+        "Attention of every head, then concatenation and W^O."
+        if need_weights: heads, weights = attention(Q, K, V, mask)
+        else: heads, weights = fused_attention(Q, K, V, mask), None
+        return self.W_o(heads.transpose(-3, -2).flatten(-2)), weights
 
-@patch
-def forward(self:MultiHeadAttention,
-    q:Tensor,                 # Queries, shape (..., n, d_model)
-    k:Tensor,                 # Keys, shape (..., m, d_model)
-    v:Tensor,                 # Values, shape (..., m, d_model)
-    mask=None,                # Boolean, broadcasts to (..., h, n, m), True = may attend; or an object that attends
-    need_weights:bool=False   # Also return the weights? (slower: they are stored)
-) -> tuple[Tensor, Tensor|None]:  # Output (..., n, d_model); weights (..., h, n, m) or None
-    "Project, attend in every head, concatenate, project back."
-    return self.attend(*self.project(q, k, v), mask, need_weights)
+    def forward(self,
+        q:Tensor,                 # Queries, shape (..., n, d_model)
+        k:Tensor,                 # Keys, shape (..., m, d_model)
+        v:Tensor,                 # Values, shape (..., m, d_model)
+        mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend
+        need_weights:bool=False   # Also return the weights? (slower: they are stored)
+    ) -> tuple[Tensor, Tensor|None]:  # Output (..., n, d_model); weights (..., h, n, m) or None
+        "Project, attend in every head, concatenate, project back."
+        return self.attend(*self.project(q, k, v), mask, need_weights)

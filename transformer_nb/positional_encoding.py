@@ -13,7 +13,7 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from .core import InputError
+from .config import check_even, check_length
 
 # %% ../nbs/05_positional_encoding.ipynb #18c57f49
 def sinusoids(
@@ -21,7 +21,7 @@ def sinusoids(
     d_model:int  # Width, even
 ) -> Tensor:     # Encodings of positions 0 … n−1, shape (n, d_model), float32; columns 2i: sin, 2i+1: cos
     "Sinusoidal encodings (§3.5): PE(pos, 2i) = sin(pos/10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same."
-    if d_model % 2: raise ValueError(f"d_model must be even (pairs of sine and cosine), not {d_model}")
+    check_even(d_model)
     pos = torch.arange(n, dtype=torch.float64)[:, None]
     rate = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-log(10000.) / d_model))
     angle = pos * rate  # (n, d_model/2), radians; in float64, because float32 loses digits far out
@@ -39,24 +39,10 @@ class PositionalEncoding(nn.Module):
         if learned: self.table = nn.Parameter(torch.randn(max_len, d_model) * d_model**-.5)
         else: self.register_buffer('table', sinusoids(max_len, d_model), persistent=False)
 
-    def _apply(self, fn, recurse=True):
-        "Move or convert; waves that were not carried over (`to_empty`, from the meta device) or rounded come anew."
-        before = self.table
-        super()._apply(fn, recurse)
-        if isinstance(before, nn.Parameter) or self.table.is_meta: return self
-        lost = before.is_meta or not torch.equal(before.to(self.table), self.table)
-        if not lost and before.dtype == self.table.dtype: return self
-        with torch.device('cpu'): waves = sinusoids(*before.shape)  # whatever the default device is
-        if lost or torch.equal(before, waves.to(before)): self.table = waves.to(self.table)  # not rounded twice
-        return self
-
     def forward(self,
         x:Tensor,     # Scaled embeddings, shape (b, n, d_model)
         start:int=0   # Position of the first token (decoding with a cache starts later)
     ) -> Tensor:      # x plus encodings, shape (b, n, d_model)
         "Add the encodings of positions start … start+n−1; raises `InputError` beyond max_len."
-        end = start + x.shape[1]
-        if end > len(self.table):
-            raise InputError(f"a sequence of {end} tokens is longer than the model's max_len {len(self.table)}: "
-                             "split the text or raise max_len")
-        return x + self.table[start:end].to(x.dtype)
+        check_length(start + x.shape[1], len(self.table))
+        return x + self.table[start:start + x.shape[1]].to(x.dtype)

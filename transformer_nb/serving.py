@@ -27,20 +27,15 @@ from torch import Tensor, nn
 from . import __version__, checkpoints
 from .attention import fused_attention, padding_mask
 from .core import FAILURES, DiskError, HubError, InputError, MemoryFull
+from .engine.inference import Kept, with_cached_attention
+from .engine.parts import kind_of
 from .engine.runs import out_of_memory
 from .tokenizer import check_tokenizer
 from .transformer import Transformer
 
 # %% ../nbs/20a_serving.ipynb #20a00011
-class Grown:
-    "Keys and values that are there already; the newest, if there are any, come after them."
-    def __init__(self,
-        K:Tensor,              # Keys, shape (b, h, m, d_k)
-        V:Tensor,              # Values, shape (b, h, m, d_v)
-        mask:Tensor|None=None  # Boolean, broadcasts to (b, h, k, m), True = may attend; None: all are seen
-    ):
-        self.K, self.V, self.mask = K, V, mask
-
+class Grown(Kept):
+    "Keys and values that are there already; the newest, if there are any, come after them. Its mask is boolean."
     def attend(self,
         Q:Tensor,  # Queries, shape (b, h, k, d_k)
         K:Tensor,  # Keys of the newest tokens, shape (b, h, k, d_k); None: none come
@@ -77,13 +72,17 @@ def never(
     return torch.zeros(cfg.vocab_size).index_fill(0, torch.tensor([cfg.pad_id, cfg.bos_id, *cfg.banned]), float('-inf'))
 
 # %% ../nbs/20a_serving.ipynb #20a00019
+def _sharing(model):
+    "A copy of the model's parts that has the same parameters and buffers."
+    return deepcopy(model, {id(t): t for t in (*model.parameters(), *model.buffers())})
+
 class OneStep(nn.Module):
     "What is computed for each token: from the newest ids to the scores of the next."
     def __init__(self,
         model:Transformer # In eval mode
     ):
         super().__init__()
-        self.model = model
+        self.model = with_cached_attention(_sharing(model))
         self.register_buffer('never', never(model))
 
     def forward(self,
@@ -121,7 +120,7 @@ def _marks(part):
     settings = {k: v for k, v in own.items() if isinstance(v, (bool, int, float, str))}
     exchanged = [k for k in vars(part) if callable(getattr(type(part), k, None))]
     shapes = {k: tuple(t.shape) for k, t in (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))}
-    return type(part), settings, exchanged, shapes, [*part._forward_hooks, *part._forward_pre_hooks]
+    return kind_of(part), settings, exchanged, shapes, [*part._forward_hooks, *part._forward_pre_hooks]
 
 def _changed(model):
     "The name of the first part that is not as the configuration says; None if there is none."

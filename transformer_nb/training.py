@@ -32,9 +32,10 @@ from . import checkpoints
 from .batching import Batch, Batches, Step, encode_pairs, fitting, prefetch
 from .core import DiskError, InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype, keeping_memory
 from .corpora import Split
-from .engine import packing  # noqa: F401  it gives the model its `hidden`
 from .engine.costs import matmul_rate, train_flops
 from .engine.distributed import World, lost_process, parallel, sync
+from .engine.packing import hidden, with_packed_attention
+from .engine.parts import with_fast_dropout
 from .engine.runs import (
     FEW, LR_FACTORS, SCHEDULES, suited,  # noqa: F401  settings for the time there is
     Metrics, NotFinite, Stopped, StopNote, computing, halved, out_of_memory, pairs_of, refuse_used)
@@ -83,16 +84,22 @@ def _plain(value, field):
     return cast(Any, kind)(value)
 
 # %% ../nbs/14_training.ipynb #d05a9747
+def _states(model, batch):
+    "Decoder output at the real target tokens, shape (t, d_model); a model of another kind has a method for it."
+    counts = tuple(map(sum, batch.lengths))
+    if isinstance(model, Transformer): return hidden(model, batch.src, batch.tgt_in, counts)
+    return model.hidden(batch.src, batch.tgt_in, counts)
+
 def batch_loss(
     model:Transformer, # The model
     batch:Batch        # On the model's device
 ) -> tuple[Tensor, Tensor]: # Loss to minimise and negative log-likelihood, in nats per token
     "Label-smoothed loss of a batch over its real tokens."
-    hidden = model.hidden(batch.src, batch.tgt_in, tuple(map(sum, batch.lengths)))
+    states = _states(model, batch)
     W, bias = model.embedding.weight, getattr(model.embedding, 'bias', None)
     if bias is not None:  # one more feature, always 1, whose weight is the bias
-        hidden, W = F.pad(hidden, (0, 1), value=1.), torch.cat([W, bias[:, None]], 1)
-    return projected_loss(hidden, W, batch.targets, model.cfg.label_smoothing)
+        states, W = F.pad(states, (0, 1), value=1.), torch.cat([W, bias[:, None]], 1)
+    return projected_loss(states, W, batch.targets, model.cfg.label_smoothing)
 
 class Objective(nn.Module):
     "A model together with its loss."
@@ -109,6 +116,11 @@ class Objective(nn.Module):
         return batch_loss(self.model, batch)
 
 # %% ../nbs/14_training.ipynb #t14helps
+def _with_fast_parts(model):
+    "Exchange parts of a model, in place, for those that do the same in less time."
+    if model.embedding.weight.device.type == 'cpu': with_fast_dropout(model)
+    return with_packed_attention(model) if isinstance(model, Transformer) else model
+
 def compile_layers(
     model:Transformer # Changed in place
 ):
@@ -158,7 +170,7 @@ class Trainer:
         self.device = self.world.device
         self._use(cfg.dtype)
         if cfg.shard: self._check_shares()
-        self.model = model.to(self.device)
+        self.model = _with_fast_parts(model.to(self.device))
         if cfg.compile: compile_layers(self.model)
         self.net = parallel(Objective(self.model), self.world, cfg.shard, getattr(torch, self.dtype))
         self.optimizer = adam(self.model)

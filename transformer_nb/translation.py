@@ -29,9 +29,9 @@ from .batching import by_length, make_batch, pad
 from .core import InputError, check_dtype, default_device, fast_dtype, plot_style
 from .decoding import Hypothesis, beam_search, sample as draw, wide
 from .engine.inference import Inference, evaluating, inference, own_precision
+from .engine.look_inside import attention_maps
 from .interop import read_model
 from .tokenizer import check_tokenizer
-from .transformer import attention_maps
 
 # %% ../nbs/16_translation.ipynb #751b4187
 # control characters that are no white space; lone surrogates

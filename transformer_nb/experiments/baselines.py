@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..attention import masked_softmax
 from ..embeddings import Embedding
 from .why_self_attention import neighbours
-from ..transformer import Dropout, TransformerConfig
+from ..transformer import TransformerConfig
 
 # %% ../../nbs/07a_baselines.ipynb #0163e431
 class Seq2Seq(nn.Module):
@@ -26,7 +26,7 @@ class Seq2Seq(nn.Module):
         cfg:TransformerConfig # Read: vocab_size, d_model, dropout, label_smoothing, max_len, special ids
     ):
         super().__init__()
-        self.cfg, self.embedding, self.dropout = cfg, Embedding(cfg.vocab_size, cfg.d_model), Dropout(cfg.dropout)
+        self.cfg, self.embedding, self.dropout = cfg, Embedding(cfg.vocab_size, cfg.d_model), nn.Dropout(cfg.dropout)
 
     def forward(self,
         src:Tensor,  # Source ids, shape (b, n), padded on the right
@@ -160,7 +160,7 @@ class GatedConvolution(nn.Module):
         dropout:float=0.    # Share of the input that is dropped
     ):
         super().__init__()
-        self.W, self.k, self.right, self.dropout = nn.Linear(k*d, 2*d), k, right, Dropout(dropout)
+        self.W, self.k, self.right, self.dropout = nn.Linear(k*d, 2*d), k, right, nn.Dropout(dropout)
         nn.init.normal_(self.W.weight, std=sqrt(4*(1 - dropout)/(k*d)))
         nn.init.zeros_(self.W.bias)
 

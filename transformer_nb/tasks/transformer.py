@@ -187,7 +187,7 @@ class Residual(nn.Module):
     "Residual connection, dropout and LayerNorm around a sub-layer (§3.1, §5.4)."
     def __init__(self, cfg):
         super().__init__()
-        self.norm, self.dropout = nn.LayerNorm(cfg.d_model), Dropout(cfg.dropout)
+        self.norm, self.dropout = nn.LayerNorm(cfg.d_model), nn.Dropout(cfg.dropout)
 
     def forward(self,
         x:Tensor,   # Input, shape (b, n, d_model)
@@ -344,7 +344,7 @@ class DecoderLayer(nn.Module):
     "One of N layers of the decoder (§3.1): masked self-attention, attention to the memory, feed-forward."
     def __init__(self, cfg):
         super().__init__()
-        self.self_attention, self.cross_attention = _attention(cfg), _attention(cfg)
+        self.self_attention, self.cross_attention = variants.attention(cfg), variants.attention(cfg)
         self.feed_forward = FeedForward(cfg.d_model, cfg.d_ff)
         self.residuals = nn.ModuleList(Residual(cfg) for _ in range(3))
 
