@@ -110,13 +110,13 @@ class Kept:
         self.K, self.V, self.mask = K, V, mask
 
     def attend(self,
-        Q:Tensor,  # Queries, shape (b, h, k, d_k)
-        K:Tensor,  # Keys of the newest tokens, shape (b, h, k, d_k), or None
-        V:Tensor   # Values of the newest tokens, shape (b, h, k, d_v), or None
-    ) -> Tensor:   # Shape (b, h, k, d_v)
+        Q:Tensor,      # Queries, shape (b, h, k, d_k)
+        K:Tensor|None, # Keys of the newest tokens, shape (b, h, k, d_k); None: none come
+        V:Tensor|None  # Values of the newest tokens, shape (b, h, k, d_v); None: none come
+    ) -> Tensor:       # Shape (b, h, k, d_v)
         "Equation 1, after the newest keys and values are written into their room."
         n, d_k = int(Q.shape[2]), int(Q.shape[3])  # plain numbers, also for TorchScript that watches
-        if K is not None:
+        if K is not None and V is not None:
             self.K.narrow(2, -n, n).copy_(K)
             self.V.narrow(2, -n, n).copy_(V)
         scores = Q @ self.K.transpose(2, 3)  # for few queries faster than torch's fused kernel
