@@ -83,8 +83,8 @@ def _options(function, name, pos):
     "What was typed; argparse's other options are left out."
     parser, kinds = anno_parser(function, name, pos=pos), get_type_hints(function)
     for action in parser._actions:  # an error names `int`, where the annotation says `int|None`
-        kind = [kind for kind in get_args(kinds.get(action.dest)) if kind is not NoneType]
-        if action.type and kind: action.type, = kind
+        kind = get_args(kinds.get(action.dest))
+        if len(kind) == 2 and kind[1] is NoneType: action.type = kind[0]
     parser.add_argument('--version', action='version', version=f'transformer_nb {__version__}',
         help='Show the version and exit')
     given = parser.parse_args()

@@ -37,12 +37,12 @@ from .transformer import Transformer
 class Grown(Kept):
     "Keys and values that are there already; the newest, if there are any, come after them. Its mask is boolean."
     def attend(self,
-        Q:Tensor,  # Queries, shape (b, h, k, d_k)
-        K:Tensor,  # Keys of the newest tokens, shape (b, h, k, d_k); None: none come
-        V:Tensor   # Values of the newest tokens, shape (b, h, k, d_v); None: none come
-    ) -> Tensor:   # Shape (b, h, k, d_v)
+        Q:Tensor,      # Queries, shape (b, h, k, d_k)
+        K:Tensor|None, # Keys of the newest tokens, shape (b, h, k, d_k); None: none come
+        V:Tensor|None  # Values of the newest tokens, shape (b, h, k, d_v); None: none come
+    ) -> Tensor:       # Shape (b, h, k, d_v)
         "Equation 1 over all of them."
-        if K is not None: self.K, self.V = torch.cat([self.K, K], 2), torch.cat([self.V, V], 2)
+        if K is not None and V is not None: self.K, self.V = torch.cat([self.K, K], 2), torch.cat([self.V, V], 2)
         return fused_attention(Q, self.K, self.V, self.mask)
 
 # %% ../nbs/20a_serving.ipynb #20a00015
