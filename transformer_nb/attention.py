@@ -18,9 +18,9 @@ from .config import check_mask
 
 # %% ../nbs/01_attention.ipynb #37f749fc
 def masked_softmax(
-    scores:Tensor,     # Compatibility scores, shape (..., n, m)
-    mask:Tensor=None   # Boolean, broadcasts to (..., n, m); True = may attend
-) -> Tensor:           # Weights, shape (..., n, m); rows sum to one, a fully masked row to zero
+    scores:Tensor,        # Compatibility scores, shape (..., n, m)
+    mask:Tensor|None=None # Boolean, broadcasts to (..., n, m); True = may attend
+) -> Tensor:              # Weights, shape (..., n, m); rows sum to one, a fully masked row to zero
     "Softmax over the keys; a masked score becomes −∞ before it, so its weight is exactly 0 (§3.2.3)."
     if mask is None: return scores.softmax(-1)
     check_mask(mask)
@@ -28,11 +28,11 @@ def masked_softmax(
     return weights.masked_fill(~mask, 0.)  # a fully masked row is NaN up to here
 
 def attention(
-    q:Tensor,          # Queries, shape (..., n, d_k)
-    k:Tensor,          # Keys, shape (..., m, d_k)
-    v:Tensor,          # Values, shape (..., m, d_v)
-    mask:Tensor=None,  # Boolean, broadcasts to (..., n, m); True = may attend
-    scale:float=None   # Factor on the scores; None means 1/sqrt(d_k)
+    q:Tensor,               # Queries, shape (..., n, d_k)
+    k:Tensor,               # Keys, shape (..., m, d_k)
+    v:Tensor,               # Values, shape (..., m, d_v)
+    mask:Tensor|None=None,  # Boolean, broadcasts to (..., n, m); True = may attend
+    scale:float|None=None   # Factor on the scores; None means 1/sqrt(d_k)
 ) -> tuple[Tensor, Tensor]: # Output (..., n, d_v) and weights (..., n, m)
     "Scaled dot-product attention, equation 1 of the paper: softmax(QKᵀ/√d_k)V."
     if scale is None: scale = 1/sqrt(q.shape[-1])
@@ -42,13 +42,13 @@ def attention(
 
 # %% ../nbs/01_attention.ipynb #a05978f4
 def additive_attention(
-    q:Tensor,          # Queries, shape (..., n, d_q)
-    k:Tensor,          # Keys, shape (..., m, d_k)
-    v:Tensor,          # Values, shape (..., m, d_v)
-    W_q:Tensor,        # Query weights of the hidden layer, shape (d_q, d_a)
-    W_k:Tensor,        # Key weights of the hidden layer, shape (d_k, d_a)
-    w:Tensor,          # Weights of the score, shape (d_a,)
-    mask:Tensor=None   # Boolean, broadcasts to (..., n, m); True = may attend
+    q:Tensor,               # Queries, shape (..., n, d_q)
+    k:Tensor,               # Keys, shape (..., m, d_k)
+    v:Tensor,               # Values, shape (..., m, d_v)
+    W_q:Tensor,             # Query weights of the hidden layer, shape (d_q, d_a)
+    W_k:Tensor,             # Key weights of the hidden layer, shape (d_k, d_a)
+    w:Tensor,               # Weights of the score, shape (d_a,)
+    mask:Tensor|None=None   # Boolean, broadcasts to (..., n, m); True = may attend
 ) -> tuple[Tensor, Tensor]: # Output (..., n, d_v) and weights (..., n, m)
     "Additive attention (Bahdanau et al. 2014; §3.2.1): the score is a feed-forward network with one hidden layer."
     hidden = torch.tanh((q @ W_q).unsqueeze(-2) + (k @ W_k).unsqueeze(-3))  # (..., n, m, d_a)
@@ -72,12 +72,12 @@ def padding_mask(
 
 # %% ../nbs/01_attention.ipynb #4c24a043
 def fused_attention(
-    q:Tensor,          # Queries, shape (..., n, d_k)
-    k:Tensor,          # Keys, shape (..., m, d_k)
-    v:Tensor,          # Values, shape (..., m, d_v)
-    mask:Tensor=None,  # Boolean, broadcasts to (..., n, m); True = may attend
-    scale:float=None   # Factor on the scores; None means 1/sqrt(d_k)
-) -> Tensor:           # Output, shape (..., n, d_v)
+    q:Tensor,              # Queries, shape (..., n, d_k)
+    k:Tensor,              # Keys, shape (..., m, d_k)
+    v:Tensor,              # Values, shape (..., m, d_v)
+    mask:Tensor|None=None, # Boolean, broadcasts to (..., n, m); True = may attend
+    scale:float|None=None  # Factor on the scores; None means 1/sqrt(d_k)
+) -> Tensor:               # Output, shape (..., n, d_v)
     "Equation 1 by torch's fused kernel: the same output as `attention`, the n × m weights are never stored."
     check_mask(mask)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)

@@ -69,29 +69,29 @@ def check_even(
 @dataclass(frozen=True)
 class TransformerConfig:
     "Everything that fixes a model; the defaults are the paper's base model (Table 3)."
-    vocab_size:int = 37_000       # Tokens of the shared vocabulary
-    N:int = 6                     # Layers of the encoder, and of the decoder
-    d_model:int = 512             # Width of every sub-layer's output
-    d_ff:int = 2048               # Width of the feed-forward network's hidden layer
-    h:int = 8                     # Heads
-    d_k:int = None                # Width of a head's queries and keys; None means d_model/h
-    d_v:int = None                # Width of a head's values; None means d_model/h
-    dropout:float = 0.1           # P_drop of §5.4
-    label_smoothing:float = 0.1   # ε_ls of §5.4
-    positions:str = 'sinusoid'    # 'sinusoid', or 'learned' (Table 3, row E)
-    norm:str = 'post'             # 'post' as printed, or 'pre'
-    pad_id:int = 0                # Id of padding
-    bos_id:int = 1                # Id that starts a target
-    eos_id:int = 2                # Id that ends a sentence
-    max_len:int = 1024            # Longest sequence, in tokens
-    bias:bool = False             # Biases in the attention projections? (the paper has none)
+    vocab_size:int = 37_000     # Tokens of the shared vocabulary
+    N:int = 6                   # Layers of the encoder, and of the decoder
+    d_model:int = 512           # Width of every sub-layer's output
+    d_ff:int = 2048             # Width of the feed-forward network's hidden layer
+    h:int = 8                   # Heads
+    d_k:int|None = None         # Width of a head's queries and keys; None means d_model/h
+    d_v:int|None = None         # Width of a head's values; None means d_model/h
+    dropout:float = 0.1         # P_drop of §5.4
+    label_smoothing:float = 0.1 # ε_ls of §5.4
+    positions:str = 'sinusoid'  # 'sinusoid', or 'learned' (Table 3, row E)
+    norm:str = 'post'           # 'post' as printed, or 'pre'
+    pad_id:int = 0              # Id of padding
+    bos_id:int = 1              # Id that starts a target
+    eos_id:int = 2              # Id that ends a sentence
+    max_len:int = 1024          # Longest sequence, in tokens
+    bias:bool = False           # Biases in the attention projections? (the paper has none)
     # What later models of this kind changed (lesson 20)
-    activation:str = 'relu'       # Of the feed-forward networks: 'relu' (§3.3), 'silu' or 'gelu'
-    tie:str = 'all'               # Who shares the matrix: 'all' (§3.4), 'output', 'input' or 'none' (lesson 04)
-    src_vocab_size:int = None     # Tokens of the source, if it has a matrix of its own; None: vocab_size
-    softmax_bias:bool = False     # A bias in the softmax map?
-    N_decoder:int = None          # Layers of the decoder; None: N
-    banned:tuple = ()             # Ids that decoding never writes, besides padding and BOS
+    activation:str = 'relu'        # Of the feed-forward networks: 'relu' (§3.3), 'silu' or 'gelu'
+    tie:str = 'all'                # Who shares the matrix: 'all' (§3.4), 'output', 'input' or 'none' (lesson 04)
+    src_vocab_size:int|None = None # Tokens of the source, if it has a matrix of its own; None: vocab_size
+    softmax_bias:bool = False      # A bias in the softmax map?
+    N_decoder:int|None = None      # Layers of the decoder; None: N
+    banned:tuple = ()              # Ids that decoding never writes, besides padding and BOS
 
     def __post_init__(self):
         "Raises `InputError` for a value that no model can have; works out the widths of a head."
@@ -131,7 +131,7 @@ def preset(
 
 # %% ../nbs/config.ipynb #cfgmask
 def check_mask(
-    mask:Tensor # Mask of an attention, or None
+    mask:Tensor|None # Mask of an attention
 ):
     "Raises `TypeError` for anything but a boolean mask: numbers mean different things to different functions."
     kind = getattr(mask, 'dtype', type(mask).__name__)
@@ -142,11 +142,11 @@ def check_mask(
     )
 
 def check_keys(
-    k:Tensor, # Keys, shape (..., m, d_model), or None
-    v:Tensor  # Values, shape (..., m, d_model), or None
+    k:Tensor|None, # Keys, shape (..., m, d_model)
+    v:Tensor|None  # Values, shape (..., m, d_model)
 ):
     "Raises `InputError` where there are not as many values as keys."
-    if k is None or k.shape[:-1] == v.shape[:-1]: return
+    if k is None or v is None or k.shape[:-1] == v.shape[:-1]: return
     raise InputError(f"keys {tuple(k.shape)} and values {tuple(v.shape)}: every key needs its value")
 
 def check_length(
@@ -206,9 +206,9 @@ def _check_padding(pad_id, tables):
 
 # %% ../nbs/config.ipynb #cfgpairs
 def check_pairs(
-    src:Tensor,         # Source ids
-    tgt:Tensor,         # Target ids
-    memory:Tensor=None  # Encoder output of the sources
+    src:Tensor,             # Source ids
+    tgt:Tensor,             # Target ids
+    memory:Tensor|None=None # Encoder output of the sources
 ):
     "Raises `InputError` for anything but two tables of ids with as many sources as targets."
     for side, ids in (('source', src), ('target', tgt)): _check_table(side, ids)
@@ -226,10 +226,10 @@ def check_source(
     _check_padding(pad_id, [src])
 
 def check_inputs(
-    pad_id:int,         # Id of padding
-    src:Tensor,         # Source ids
-    tgt:Tensor,         # Target ids
-    memory:Tensor=None  # Encoder output of the sources, whose padding was looked at already
+    pad_id:int,             # Id of padding
+    src:Tensor,             # Source ids
+    tgt:Tensor,             # Target ids
+    memory:Tensor|None=None # Encoder output of the sources, whose padding was looked at already
 ):
     "Raises `InputError` for what `check_pairs` refuses, and for padding that does not stand on the right."
     check_pairs(src, tgt, memory)

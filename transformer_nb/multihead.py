@@ -17,11 +17,11 @@ from .config import check_keys, per_head
 class MultiHeadAttention(nn.Module):
     "Multi-head attention (§3.2.2): Concat(head_1, …, head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)."
     def __init__(self,
-        d_model:int,      # Width of queries, keys, values and output
-        h:int,            # Number of heads
-        d_k:int=None,     # Width of a head's queries and keys; None means d_model/h
-        d_v:int=None,     # Width of a head's values; None means d_model/h
-        bias:bool=False   # Biases in the four projections? (the paper has none)
+        d_model:int,       # Width of queries, keys, values and output
+        h:int,             # Number of heads
+        d_k:int|None=None, # Width of a head's queries and keys; None means d_model/h
+        d_v:int|None=None, # Width of a head's values; None means d_model/h
+        bias:bool=False    # Biases in the four projections? (the paper has none)
     ):
         super().__init__()
         self.h, self.d_k, self.d_v = h, *(int(d or per_head(d_model, h)) for d in (d_k, d_v))
@@ -47,11 +47,11 @@ class MultiHeadAttention(nn.Module):
         return tuple(None if x is None else self.split(W(x)) for W, x in pairs)
 
     def attend(self,
-        Q:Tensor,                 # Projected queries, shape (..., h, n, d_k)
-        K:Tensor,                 # Projected keys, shape (..., h, m, d_k)
-        V:Tensor,                 # Projected values, shape (..., h, m, d_v)
-        mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend
-        need_weights:bool=False   # Also return the weights? (slower: they are stored)
+        Q:Tensor,                    # Projected queries, shape (..., h, n, d_k)
+        K:Tensor,                    # Projected keys, shape (..., h, m, d_k)
+        V:Tensor,                    # Projected values, shape (..., h, m, d_v)
+        mask:Tensor|None=None,       # Boolean, broadcasts to (..., h, n, m); True = may attend
+        need_weights:bool=False      # Also return the weights? (slower: they are stored)
     ) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
         "Attention of every head, then concatenation and W^O."
         if need_weights: heads, weights = attention(Q, K, V, mask)
@@ -59,11 +59,12 @@ class MultiHeadAttention(nn.Module):
         return self.W_o(heads.transpose(-3, -2).flatten(-2)), weights
 
     def forward(self,
-        q:Tensor,                 # Queries, shape (..., n, d_model)
-        k:Tensor,                 # Keys, shape (..., m, d_model)
-        v:Tensor,                 # Values, shape (..., m, d_model)
-        mask:Tensor=None,         # Boolean, broadcasts to (..., h, n, m); True = may attend
-        need_weights:bool=False   # Also return the weights? (slower: they are stored)
-    ) -> tuple[Tensor, Tensor|None]:  # Output (..., n, d_model); weights (..., h, n, m) or None
+        q:Tensor,                    # Queries, shape (..., n, d_model)
+        k:Tensor,                    # Keys, shape (..., m, d_model)
+        v:Tensor,                    # Values, shape (..., m, d_model)
+        mask:Tensor|None=None,       # Boolean, broadcasts to (..., h, n, m); True = may attend
+        need_weights:bool=False      # Also return the weights? (slower: they are stored)
+    ) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
         "Project, attend in every head, concatenate, project back."
-        return self.attend(*self.project(q, k, v), mask, need_weights)
+        Q, K, V = self.project(q, k, v)
+        return self.attend(Q, K, V, mask, need_weights)

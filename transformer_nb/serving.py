@@ -78,6 +78,8 @@ def _sharing(model):
 
 class OneStep(nn.Module):
     "What is computed for each token: from the newest ids to the scores of the next."
+    never: Tensor
+
     def __init__(self,
         model:Transformer # In eval mode
     ):

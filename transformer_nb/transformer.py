@@ -46,9 +46,9 @@ class EncoderLayer(nn.Module):
         self.residuals = nn.ModuleList(Residual(cfg) for _ in range(2))
 
     def forward(self,
-        x:Tensor,         # Input, shape (b, n, d_model)
-        mask:Tensor=None  # Padding mask, shape (b, 1, 1, n)
-    ) -> Tensor:          # Same shape as x
+        x:Tensor,             # Input, shape (b, n, d_model)
+        mask:Tensor|None=None # Padding mask, shape (b, 1, 1, n)
+    ) -> Tensor:              # Same shape as x
         "Two sub-layers."
         x = self.residuals[0](x, lambda x: self.self_attention(x, x, x, mask)[0])
         return self.residuals[1](x, self.feed_forward)
@@ -65,11 +65,11 @@ class DecoderLayer(nn.Module):
         self.residuals = nn.ModuleList(Residual(cfg) for _ in range(3))
 
     def forward(self,
-        y:Tensor,               # Target side, shape (b, m, d_model)
-        memory:Tensor,          # Encoder output, shape (b, n, d_model)
-        self_mask:Tensor=None,  # Causal (and padding) mask, broadcasts to (b, h, m, m)
-        memory_mask:Tensor=None # Padding mask of the source, shape (b, 1, 1, n)
-    ) -> Tensor:                # Same shape as y
+        y:Tensor,                    # Target side, shape (b, m, d_model)
+        memory:Tensor,               # Encoder output, shape (b, n, d_model)
+        self_mask:Tensor|None=None,  # Causal (and padding) mask, broadcasts to (b, h, m, m)
+        memory_mask:Tensor|None=None # Padding mask of the source, shape (b, 1, 1, n)
+    ) -> Tensor:                     # Same shape as y
         "Three sub-layers."
         y = self.residuals[0](y, lambda y: self.self_attention(y, y, y, self_mask)[0])
         y = self.residuals[1](y, lambda y: self.cross_attention(y, memory, memory, memory_mask)[0])

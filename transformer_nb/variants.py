@@ -55,11 +55,11 @@ def feed_forward(
 class UntiedEmbedding(Embedding):
     "Embeddings and a softmax map that share less than the paper's: each part may have a matrix of its own."
     def __init__(self,
-        vocab_size:int,          # Tokens of the target
-        d_model:int,             # Width of a token's vector
-        tie:str='none',          # Who shares: 'all', 'output' (target, softmax), 'input' (source, target), or 'none'
-        src_vocab_size:int=None, # Tokens of a source with a matrix of its own; None: as many as the target has
-        bias:bool=False          # A bias in the softmax map?
+        vocab_size:int,               # Tokens of the target
+        d_model:int,                  # Width of a token's vector
+        tie:str='none',               # Who shares: 'all', 'output' (target, softmax), 'input' (source, target), or 'none'
+        src_vocab_size:int|None=None, # Tokens of a source with a matrix of its own; None: as many as the target has
+        bias:bool=False               # A bias in the softmax map?
     ):
         super().__init__(vocab_size, d_model)
         self.read = Embedding(vocab_size, d_model) if tie in ('input', 'none') else None

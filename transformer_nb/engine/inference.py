@@ -35,9 +35,9 @@ from ..variants import SmoothFeedForward, UntiedEmbedding
 class Kept:
     "Keys and values that are there already, for the few queries of a step."
     def __init__(self,
-        K:Tensor,         # Keys, shape (b, h, m, d_k); those of the newest tokens have their room at the end
-        V:Tensor,         # Values, shape (b, h, m, d_v)
-        mask:Tensor=None  # 0 or −∞, broadcasts to (b, h, k, m); None: all are seen
+        K:Tensor,             # Keys, shape (b, h, m, d_k); those of the newest tokens have their room at the end
+        V:Tensor,             # Values, shape (b, h, m, d_v)
+        mask:Tensor|None=None # 0 or −∞, broadcasts to (b, h, k, m); None: all are seen
     ):
         self.K, self.V, self.mask = K, V, mask
 
@@ -69,10 +69,11 @@ class CachedAttention(PackedAttention):
         return self.W_o(mask.attend(Q, K, V).transpose(-3, -2).flatten(-2)), None
 
 def with_cached_attention(
-    model:nn.Module # Changed in place
-) -> nn.Module:     # The model
+    model:Transformer # Changed in place
+) -> Transformer:     # The model
     "Put `CachedAttention` in the place of the attentions of a model."
-    return exchange(model, (MultiHeadAttention, PackedAttention), CachedAttention)
+    exchange(model, (MultiHeadAttention, PackedAttention), CachedAttention)
+    return model
 
 # %% ../../nbs/engine/05_inference.ipynb #3fa7b65d
 def _joined(*maps):

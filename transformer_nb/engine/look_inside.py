@@ -25,7 +25,7 @@ def attention_maps(
     maps, hooks = {'encoder': [], 'decoder': [], 'cross': []}, []
     if look is None: look = lambda attention, inputs, output: output[1]
     def ask(attention, args, kwargs): return args, kwargs | {'need_weights': True}
-    uses = [('encoder', layer.self_attention) for layer in model.encoder]
+    uses: list = [('encoder', layer.self_attention) for layer in model.encoder]
     for layer in model.decoder: uses += ('decoder', layer.self_attention), ('cross', layer.cross_attention)
     for kind, attention in uses:
         hooks.append(attention.register_forward_pre_hook(ask, with_kwargs=True))

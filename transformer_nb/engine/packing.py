@@ -26,8 +26,8 @@ from ..variants import side
 class Packing:
     "Where the real tokens of a padded table stand: between a table (b, n, …) and a row of its t real tokens (t, …)."
     def __init__(self,
-        real:Tensor,   # Boolean, shape (b, n): True where a real token stands; padding only on the right
-        count:int=None # Number of real tokens, if the CPU knows it: then nothing is checked, and no GPU is waited for
+        real:Tensor,        # Boolean, shape (b, n): True where a real token stands; padding only on the right
+        count:int|None=None # Number of real tokens, if the CPU knows it: then nothing is checked, and no GPU is waited for
     ):
         self.shape, self.real, flat = real.shape, real, real.flatten()
         t = count_real(real) if count is None else count
@@ -141,11 +141,11 @@ def with_packed_attention(
 
 # %% ../../nbs/engine/01_packing.ipynb #a0073232
 def embed_packed(
-    model:Transformer, # Its embedding, positions and dropout
-    ids:Tensor,        # Token ids, shape (b, n), padded on the right with cfg.pad_id
-    count:int=None,    # How many are real, if it is known
-    source:bool=False  # Of the source?
-) -> tuple:            # Embedded real tokens, shape (t, d_model), and their Packing
+    model:Transformer,   # Its embedding, positions and dropout
+    ids:Tensor,          # Token ids, shape (b, n), padded on the right with cfg.pad_id
+    count:int|None=None, # How many are real, if it is known
+    source:bool=False    # Of the source?
+) -> tuple:              # Embedded real tokens, shape (t, d_model), and their Packing
     "`embed` for the real tokens alone: no random numbers are drawn for padding."
     packing, (embedding, positions) = Packing(ids != model.cfg.pad_id, count), side(model, source)
     return model.dropout(packing.pack(positions(embedding(ids)))), packing
