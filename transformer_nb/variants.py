@@ -57,7 +57,7 @@ class UntiedEmbedding(Embedding):
     def __init__(self,
         vocab_size:int,               # Tokens of the target
         d_model:int,                  # Width of a token's vector
-        tie:str='none',               # Who shares: 'all', 'output' (target, softmax), 'input' (source, target), or 'none'
+        tie:str='none',               # Who shares: 'all', 'output' (target, softmax), 'input' (both sides) or 'none'
         src_vocab_size:int|None=None, # Tokens of a source with a matrix of its own; None: as many as the target has
         bias:bool=False               # A bias in the softmax map?
     ):

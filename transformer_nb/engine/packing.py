@@ -27,7 +27,7 @@ class Packing:
     "Where the real tokens of a padded table stand: between a table (b, n, …) and a row of its t real tokens (t, …)."
     def __init__(self,
         real:Tensor,        # Boolean, shape (b, n): True where a real token stands; padding only on the right
-        count:int|None=None # Number of real tokens, if the CPU knows it: then nothing is checked, and no GPU is waited for
+        count:int|None=None # Number of real tokens, if known: then nothing is checked, and no GPU is waited for
     ):
         self.shape, self.real, flat = real.shape, real, real.flatten()
         t = count_real(real) if count is None else count
