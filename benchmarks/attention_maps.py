@@ -21,17 +21,17 @@ from statistics import mean
 import torch
 from common import cpu_name, one_line, write
 
-from transformer_nb.attention_maps import KINDS, compact, forced_attention, to_words
 from transformer_nb.core import default_device, seed_everything
+from transformer_nb.decode.evaluation import score
+from transformer_nb.decode.translator import Translator
+from transformer_nb.decode.viewer import KINDS, compact, forced_attention, to_words
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.evaluation import score
 from transformer_nb.experiments.alignment import aer, diagonal, head_aer
 from transformer_nb.experiments.heads import (averaged_heads, between, cut_path, dependency, head_distance, looks_at,
-                                               per_head, uniform_heads, without_heads, words_right)
+                                              per_head, uniform_heads, without_heads, words_right)
 from transformer_nb.transformer import Transformer
-from transformer_nb.translation import Translator
 
 OUT = Path(__file__).parent/'results'/'attention_maps.json'
 NAMES = {'pronoun': ('far_pronoun',), 'agreement': ('relative_clause',), 'bracket': ('perfect', 'modal', 'separable')}

@@ -19,7 +19,7 @@ from common import cpu_name, keep
 from transformer_nb import checkpoints
 from transformer_nb.cli import _scores, _tests
 from transformer_nb.core import profile
-from transformer_nb.translation import Translator
+from transformer_nb.decode.translator import Translator
 
 OUT, RUNS = Path(__file__).parent/'results'/'built_in.json', Path(__file__).parents[1]/'runs'/'built-in'
 STEPS = {'README': 1000, 'demo': profile('cpu').steps}

@@ -20,7 +20,7 @@ import torch.distributed.checkpoint as dcp
 from common import keep, machine
 
 from transformer_nb import checkpoints
-from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 OUT = Path(__file__).parent/'results'/'checkpoint_stall.json'

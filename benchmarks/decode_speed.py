@@ -54,9 +54,9 @@ def tokens_asked(batch):
 
 def ours(task, batches, int8=False):
     import torch
-    from transformer_nb.decoding import beam_search, greedy
-    from transformer_nb.engine.inference import inference
-    from transformer_nb.interop import from_marian
+    from transformer_nb.decode.search import beam_search, greedy
+    from transformer_nb.interop.marian import from_marian
+    from transformer_nb.parts.inference import inference
     model = from_marian(f"{task['folder']}/marian", task['device']).model
     cfg = model.cfg
     model = inference(model.to(torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True)
@@ -101,7 +101,7 @@ def words(vocab): return ['</s>', '<unk>', *(f't{i}' for i in range(2, vocab - 1
 def write_marian(cfg, activation, folder):
     "Random weights in Hugging Face's format, which everyone reads; its bias keeps EOS away: no sentence ends early."
     import torch
-    from transformer_nb.tokenizer import train_tokenizer
+    from transformer_nb.data.tokenizer import train_tokenizer
     torch.manual_seed(7)
     model = random_marian(cfg, **marian_ids(cfg['vocab_size']), activation=activation)
     with torch.no_grad(): model.final_logits_bias[0, 0] = -1e4

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from common import cpu_name, write
 
-from transformer_nb.corpora import load_corpus, read_parallel
-from transformer_nb.engine.recipes import load_recipe, walk
+from transformer_nb.data.corpora import load_corpus, read_parallel
+from transformer_nb.train.recipes import load_recipe, walk
 
 OUT, RUNS = Path(__file__).parent/'results'/'dry_run.json', Path(__file__).parents[1]/'runs'
 TRAIN = ['news-test2008', 'newssyscomb2009', *(f'newstest{year}' for year in range(2009, 2013))]

@@ -17,12 +17,12 @@ import torch
 from common import cpu_name, write
 
 from transformer_nb import checkpoints
-from transformer_nb.batching import pad
 from transformer_nb.core import seed_everything
-from transformer_nb.corpora import load_corpus
-from transformer_nb.decoding import greedy
-from transformer_nb.tokenizer import EOS, train_tokenizer
-from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.data.batching import pad
+from transformer_nb.data.corpora import load_corpus
+from transformer_nb.data.tokenizer import EOS, train_tokenizer
+from transformer_nb.decode.search import greedy
+from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 OUT = Path(__file__).parent/'results'/'first_run.json'

@@ -24,10 +24,10 @@ import torch.nn.functional as F
 from common import machine, write
 
 from transformer_nb.core import default_device, seed_everything
+from transformer_nb.data.tokenizer import BOS, EOS, PAD, UNK
 from transformer_nb.experiments.baselines import RNNSearch
 from transformer_nb.experiments.table2 import greedy_anew
 from transformer_nb.optimizer import adam, lrate
-from transformer_nb.tokenizer import BOS, EOS, PAD, UNK
 from transformer_nb.transformer import Transformer, preset
 
 OUT = Path(__file__).parent/'results'/'fixed_vector.json'

@@ -53,7 +53,7 @@ class Worker:
         self.batch, self.nets = self.micro_batch(), {}
 
     def micro_batch(self):
-        from transformer_nb.batching import make_batch
+        from transformer_nb.data.batching import make_batch
         rng, vocab = random.Random(0), MODELS['small']
         return make_batch([(random_ids(LENGTH, vocab, rng), random_ids(LENGTH, vocab, rng)) for _ in range(PAIRS)])
 
@@ -61,8 +61,8 @@ class Worker:
         "The small model, for n hosts; alone it is a module that exchanges nothing."
         from torch.nn.parallel import DistributedDataParallel
 
-        from transformer_nb.engine import packing  # noqa: F401  gives the model its `hidden`
-        from transformer_nb.training import Objective
+        from transformer_nb.parts import packing  # noqa: F401  gives the model its `hidden`
+        from transformer_nb.train.trainer import Objective
         from transformer_nb.transformer import Transformer, preset
         if n not in self.nets:
             net = Objective(Transformer(preset('small', vocab_size=MODELS['small'])))
@@ -168,7 +168,7 @@ def rows_of(found):
 
 
 def gradient_bytes():
-    from transformer_nb.engine.costs import n_weights
+    from transformer_nb.train.costs import n_weights
     from transformer_nb.transformer import preset
     return {name: 4*n_weights(preset(name, vocab_size=vocab)) for name, vocab in MODELS.items()}
 

@@ -18,15 +18,15 @@ import torch
 import torch.nn.functional as F
 from common import machine, write
 
-from transformer_nb.batching import Batches, encode_pairs
 from transformer_nb.core import default_device, seed_everything
-from transformer_nb.corpora import load_corpus
-from transformer_nb.evaluation import score
+from transformer_nb.data.batching import Batches, encode_pairs
+from transformer_nb.data.corpora import load_corpus
+from transformer_nb.data.tokenizer import PAD, train_tokenizer
+from transformer_nb.decode.evaluation import score
+from transformer_nb.decode.translator import Translator
 from transformer_nb.optimizer import adam, lrate
-from transformer_nb.tokenizer import PAD, train_tokenizer
-from transformer_nb.training import batch_loss
+from transformer_nb.train.trainer import batch_loss
 from transformer_nb.transformer import Transformer, preset
-from transformer_nb.translation import Translator
 
 OUT = Path(__file__).parent/'results'/'label_smoothing.json'
 RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'batch_tokens': 1536, 'warmup': 200,

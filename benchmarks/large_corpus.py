@@ -100,7 +100,7 @@ def prepare(folder, workers):
 TRAIN = """
 import sys, time
 began = float(sys.argv.pop(1))
-from transformer_nb.training import Trainer
+from transformer_nb.train.trainer import Trainer
 step = Trainer.train_step
 def told(self, batch):
     loss = step(self, batch)
@@ -147,9 +147,9 @@ def train(folder, steps):
 def speed(folder, rounds):
     """The same batches from disk and from memory, in turns of one step of one model: their tokens per second, and the
     ratio of the two, the median over all batches. Other programs slow down both."""
-    from transformer_nb.batching import Batches, IdPairs, prefetch
-    from transformer_nb.engine.shards import Shards
-    from transformer_nb.training import Trainer, TrainingConfig
+    from transformer_nb.data.batching import Batches, IdPairs, prefetch
+    from transformer_nb.data.shards import Shards
+    from transformer_nb.train.trainer import Trainer, TrainingConfig
     from transformer_nb.transformer import Transformer, preset
     torch.set_num_threads(1)
     shards = Shards(folder/'shards')
@@ -172,8 +172,8 @@ def speed(folder, rounds):
 
 def order(folder, epochs=2):
     "Does every pair come once an epoch, and does a stream that begins later go on with the same steps?"
-    from transformer_nb.batching import Batches
-    from transformer_nb.engine.shards import Shards
+    from transformer_nb.data.batching import Batches
+    from transformer_nb.data.shards import Shards
     shards = Shards(folder/'shards')
     batches = Batches(shards, 25_000, seed=1)
     for e in range(epochs):

@@ -32,8 +32,8 @@ from common import keep as keep_result, machine
 
 from transformer_nb.core import default_device
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.parsing import (Parser, Tree, choose, f1, leaves, linearise, plain, read_trees, silver, spell,
-                                    train_parser, words_of)
+from transformer_nb.experiments.parsing import (
+    Parser, Tree, choose, f1, leaves, linearise, plain, read_trees, silver, spell, train_parser, words_of)
 
 OUT = Path(__file__).parent/'results'/'parsing.json'
 SETTINGS = {  # steps and sizes of each part

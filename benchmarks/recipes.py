@@ -19,11 +19,11 @@ from pathlib import Path
 
 from common import cpu_name, keep
 
-from transformer_nb.corpora import load_corpus
-from transformer_nb.engine.recipes import load_recipe, split_tatoeba
-from transformer_nb.evaluation import score
+from transformer_nb.data.corpora import load_corpus
+from transformer_nb.decode.evaluation import score
+from transformer_nb.decode.translator import Translator
 from transformer_nb.experiments.table2 import paper_bleu
-from transformer_nb.translation import Translator
+from transformer_nb.train.recipes import load_recipe, split_tatoeba
 
 OUT, RUNS = Path(__file__).parent/'results'/'recipes.json', Path(__file__).parents[1]/'runs'
 

@@ -22,13 +22,13 @@ from statistics import fmean
 import torch
 from common import machine, resumed, write
 
-from transformer_nb.batching import encode_pairs
+from transformer_nb.data.batching import encode_pairs
 from transformer_nb.core import default_device, seed_everything
-from transformer_nb.corpora import load_corpus
-from transformer_nb.evaluation import score
+from transformer_nb.data.corpora import load_corpus
+from transformer_nb.decode.evaluation import score
 from transformer_nb.experiments.table2 import MODELS, build_model, train_for, translations
-from transformer_nb.tokenizer import train_tokenizer
-from transformer_nb.training import TrainingConfig
+from transformer_nb.data.tokenizer import train_tokenizer
+from transformer_nb.train.trainer import TrainingConfig
 from transformer_nb.experiments.variations import short_corpus
 
 OUT = Path(__file__).parent/'results'/'table2.json'

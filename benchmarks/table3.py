@@ -22,12 +22,12 @@ from pathlib import Path
 import torch
 from common import machine, resumed, write
 
-from transformer_nb.batching import Batches, encode_pairs
+from transformer_nb.data.batching import Batches, encode_pairs
 from transformer_nb.core import default_device, seed_everything
-from transformer_nb.tokenizer import train_tokenizer
-from transformer_nb.training import TrainingConfig
-from transformer_nb.evaluation import score
-from transformer_nb.translation import Translator
+from transformer_nb.data.tokenizer import train_tokenizer
+from transformer_nb.train.trainer import TrainingConfig
+from transformer_nb.decode.evaluation import score
+from transformer_nb.decode.translator import Translator
 from transformer_nb.experiments.variations import EXTRAS, LONGER, ROWS, build_row, short_corpus, train_row
 
 OUT = Path(__file__).parent/'results'/'table3.json'

@@ -27,7 +27,7 @@ from common import (calm, clip, keep, machine, padded, peak_memory, random_ids, 
                     undisturbed)
 
 PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
-PAD, BOS, EOS = range(3)  # as in transformer_nb.tokenizer, which peers do not import: it would count as their memory
+PAD, BOS, EOS = range(3)  # data.tokenizer's, which peers do not import: it would count as their memory
 
 
 # The work, the same for everyone
@@ -53,12 +53,12 @@ def work(preset, vocab, batch_tokens):
 # The models: each function gives model, optimizer, loss of a batch, and the batches on the device
 
 def ours(cfg, device, work, compiled=False):
-    from transformer_nb.batching import make_batch
     from transformer_nb.core import keep_memory
-    from transformer_nb.engine.packing import with_packed_attention
-    from transformer_nb.engine.parts import with_fast_dropout
+    from transformer_nb.data.batching import make_batch
     from transformer_nb.optimizer import adam
-    from transformer_nb.training import batch_loss
+    from transformer_nb.parts.exchange import with_fast_dropout
+    from transformer_nb.parts.packing import with_packed_attention
+    from transformer_nb.train.trainer import batch_loss
     from transformer_nb.transformer import Transformer, TransformerConfig
     model = with_packed_attention(Transformer(TransformerConfig(**cfg)).to(device))  # as the Trainer does
     if device.type == 'cpu':
@@ -251,7 +251,7 @@ def arguments():
 
 def main():
     from transformer_nb.core import default_device
-    from transformer_nb.engine.costs import train_flops
+    from transformer_nb.train.costs import train_flops
     from transformer_nb.transformer import preset
     args = arguments()
     cfg, device = preset(args.preset, vocab_size=args.vocab), default_device(args.device)

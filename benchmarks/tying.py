@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from common import machine, rounded, write
 
-from transformer_nb.batching import Batches, encode_pairs
-from transformer_nb.corpora import Split
+from transformer_nb.data.batching import Batches, encode_pairs
+from transformer_nb.data.corpora import Split
+from transformer_nb.data.tokenizer import PAD, train_tokenizer
 from transformer_nb.experiments.variations import short_corpus, untie
-from transformer_nb.tokenizer import PAD, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 OUT = Path(__file__).parent/'results'/'tying.json'

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
-from transformer_nb.corpora import load_corpus
+from transformer_nb.data.corpora import load_corpus
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()

@@ -5,8 +5,8 @@ import torch
 import torch._dynamo  # which the first optimizer imports
 
 import transformer_nb.cli  # noqa: F401
-from transformer_nb.engine.costs import matmul_rate
-from transformer_nb.exercises import find
+from transformer_nb.course.exercises import find
+from transformer_nb.train.costs import matmul_rate
 
 try: import nbdev.test  # noqa: F401
 except ImportError: pass  # not installed where the oldest versions are tried

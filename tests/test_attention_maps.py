@@ -11,19 +11,19 @@ import pytest
 import torch
 from conftest import CHROMIUM, dom
 
-from transformer_nb.attention_maps import (KINDS, Viewer, _asset, attention_viewer, compact, expand,
-                                            forced_attention, labels, to_words)
 from transformer_nb.core import InputError
+from transformer_nb.course.widgets import grow_tree
+from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
+from transformer_nb.decode.translator import Translator, as_written, spell, word_ids
+from transformer_nb.decode.viewer import (KINDS, Viewer, _asset, attention_viewer, compact, expand,
+                                          forced_attention, labels, to_words)
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.experiments.alignment import align
 from transformer_nb.experiments.heads import (averaged_heads, dependency, per_head, uniform_heads, without_heads,
-                                               words_right)
-from transformer_nb.experiments.widgets import grow_tree
-from transformer_nb.parsing import Tree, encode_trees, linearise, spell as spell_words
-from transformer_nb.tokenizer import TokenizerLike, train_tokenizer
+                                              words_right)
+from transformer_nb.experiments.parsing import Tree, encode_trees, linearise, spell as spell_words
 from transformer_nb.transformer import Transformer, TransformerConfig
-from transformer_nb.translation import Translator, as_written, spell, word_ids
 
 RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
 EVIL = '</div><script>document.title = "broken"</script>" \' & <b>'

@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformer_nb.batching import Batch, Batches, by_length, make_batch, pad, prefetch
 from transformer_nb.core import InputError
-from transformer_nb.tokenizer import BOS, EOS, PAD
+from transformer_nb.data.batching import Batch, Batches, by_length, make_batch, pad, prefetch
+from transformer_nb.data.tokenizer import BOS, EOS, PAD
 
 many = settings(max_examples=60)
 ids = st.lists(st.integers(4, 50_000), max_size=12)

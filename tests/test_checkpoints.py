@@ -15,9 +15,9 @@ from conftest import TORCH, two_processes
 
 from transformer_nb import checkpoints
 from transformer_nb.core import DiskError, InputError, MemoryFull
-from transformer_nb.interop import read_model
+from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
+from transformer_nb.interop.marian import read_model
 from transformer_nb.optimizer import adam
-from transformer_nb.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 

@@ -13,10 +13,10 @@ import pytest
 from conftest import ROOT, tnb
 
 from transformer_nb.core import DiskError, InputError
-from transformer_nb.corpora import load_folder, read_lines
-from transformer_nb.engine import cleaning
-from transformer_nb.engine.cleaning import Rules, clean, key, normal
-from transformer_nb.engine.formats import find_files, stream_pairs
+from transformer_nb.data import cleaning
+from transformer_nb.data.cleaning import Rules, clean, key, normal
+from transformer_nb.data.corpora import load_folder, read_lines
+from transformer_nb.data.formats import find_files, stream_pairs
 
 DATA = ROOT.parent/'shared'/'data'
 MULTI30K = DATA/'multi30k'
@@ -119,7 +119,7 @@ def test_unequal_sides_are_named_by_their_lines(tmp_path, longer):
 
 MEMORY = '''
 import resource, sys
-from transformer_nb.engine.formats import find_files, stream_pairs
+from transformer_nb.data.formats import find_files, stream_pairs
 files = find_files(sys.argv[1], 'en', 'de')['train']
 for i, pair in enumerate(stream_pairs(files, 'en', 'de')):
     if i == 5_000: before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from transformer_nb import checkpoints
 from transformer_nb.cli import train
-from transformer_nb.evaluation import score
-from transformer_nb.translation import Translator
+from transformer_nb.decode.evaluation import score
+from transformer_nb.decode.translator import Translator
 
 PAIRS = [(f'a dog sees {w} .', f'ein Hund sieht {w} .') for w in 'Anna Paul Tom Maria Jakob Lena Martin Eva'.split()]
 

@@ -7,16 +7,17 @@ import pytest
 import torch
 from conftest import TORCH
 
-from transformer_nb.engine import products
-from transformer_nb.batching import make_batch, pad
+from transformer_nb.parts import kernels
+from transformer_nb.data.batching import make_batch, pad
 from transformer_nb.core import InputError
-from transformer_nb.decoding import BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample
-from transformer_nb.engine.inference import (
+from transformer_nb.decode.search import (
+    BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample)
+from transformer_nb.parts.inference import (
     DecoderCache,
     decode_step,
     inference,
 )
-from transformer_nb.engine.products import BLOCK, Int8Linear, PackedLinear, int8_gain, prepared_linear
+from transformer_nb.parts.kernels import BLOCK, Int8Linear, PackedLinear, int8_gain, prepared_linear
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -140,12 +141,12 @@ def test_without_the_private_functions_the_plain_product_stays(monkeypatch):
     expected, linear = greedy(model, src), torch.nn.Linear(8, 64)
     def missing(weight): raise AttributeError('no such operator')
     for other in (missing, lambda weight: packed(2*weight)):
-        packed = products._packed
-        products._can_pack.cache_clear()
+        packed = kernels._packed
+        kernels._can_pack.cache_clear()
         with monkeypatch.context() as m:
-            m.setattr(products, '_packed', other)
+            m.setattr(kernels, '_packed', other)
             assert prepared_linear(linear) is linear and greedy(model, src) == expected
-    products._can_pack.cache_clear()
+    kernels._can_pack.cache_clear()
     assert type(prepared_linear(linear)) is PackedLinear
 
 
@@ -170,10 +171,10 @@ def test_slow_8_bits_are_told_once(monkeypatch):
 
     def measured(gain):
         monkeypatch.setattr(
-            products, 'int8_gain', lambda maps: asked.append([tuple(m.weight.shape) for m in maps]) or gain
+            kernels, 'int8_gain', lambda maps: asked.append([tuple(m.weight.shape) for m in maps]) or gain
         )
 
-    monkeypatch.setattr(products, '_TOLD', [])
+    monkeypatch.setattr(kernels, '_TOLD', [])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter('always')
         for gain in (3., 1., .96):

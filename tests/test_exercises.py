@@ -14,10 +14,10 @@ import pytest
 import torch
 from conftest import ROOT
 
-from transformer_nb import exercises as ex
 from transformer_nb.core import InputError
+from transformer_nb.course import exercises as ex
+from transformer_nb.data.tokenizer import BOS, EOS
 from transformer_nb.experiments.why_self_attention import path_lengths
-from transformer_nb.tokenizer import BOS, EOS
 
 ALL = ex.exercises()
 FIRST = [e for e in ALL if ex.is_first(ex.find(e.id))]
@@ -57,7 +57,7 @@ def test_ids_are_a_lesson_and_a_number():
 
 def test_every_task_is_proven_where_it_is_written():
     "`proven` runs right answers, a different right one, wrong ones and garbage."
-    text = ''.join(''.join(c['source']) for path in ROOT.glob('nbs/tasks/*.ipynb')
+    text = ''.join(''.join(c['source']) for path in ROOT.glob('nbs/course/tasks/*.ipynb')
                    for c in json.loads(path.read_text())['cells'] if c['cell_type'] == 'code')
     assert [e.id for e in ALL if f"proven('{e.id}'" not in text] == []
 
@@ -277,7 +277,8 @@ def test_an_error_that_nobody_knows_is_shown():
 
 def test_a_clock_that_did_not_strike_leaves_no_trace():
     "On Python 3.11 a profiler would otherwise wait for ever in the next call."
-    script = ("import sys\nfrom transformer_nb.exercises import outcome\nfor _ in range(3):\n outcome(lambda: 7)\n"
+    script = ("import sys\nfrom transformer_nb.course.exercises import outcome\n"
+              "for _ in range(3):\n outcome(lambda: 7)\n"
               " sys.setprofile(lambda *event: None)\n (lambda: 7)()\n sys.setprofile(None)\nprint('done')")
     done = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, timeout=120)
     assert done.stdout == 'done\n'
@@ -381,7 +382,7 @@ def test_the_blank_course_is_a_small_download(blank):
     "What lessons print stays, pictures do not; the data are there once."
     texts = [path.read_text(encoding='utf-8') for path in (blank/'nbs').rglob('*.ipynb')]
     assert not any('"image/png"' in text for text in texts) and sum('"name": "stdout"' in text for text in texts) > 20
-    assert (blank/'transformer_nb/data').is_dir() and not (blank/'solved/data').exists()
+    assert (blank/'transformer_nb/assets').is_dir() and not (blank/'solved/assets').exists()
 
 
 def in_blank(blank, *command):
@@ -392,7 +393,7 @@ def in_blank(blank, *command):
 EMPTY = """
 import inspect
 from pkgutil import resolve_name
-from transformer_nb.exercises import exercises
+from transformer_nb.course.exercises import exercises
 for e in exercises():
     if not e.builds: continue
     f = resolve_name(f'transformer_nb.{e.builds}')
@@ -415,7 +416,7 @@ def test_every_stub_of_the_blank_course_says_what_to_write(blank):
 
 
 def test_widgets_work_before_anything_is_written(blank):
-    done = in_blank(blank, '-c', 'from transformer_nb.experiments.widgets import *\nfor name in WIDGETS: widget(name)')
+    done = in_blank(blank, '-c', 'from transformer_nb.course.widgets import *\nfor name in WIDGETS: widget(name)')
     assert done.returncode == 0, done.stderr
 
 

@@ -11,9 +11,9 @@ from conftest import small_run  # noqa: F401
 import transformer_nb
 from transformer_nb import Transformer, Translator, checkpoints
 from transformer_nb.core import InputError
+from transformer_nb.decode.translator import Alignment, Translation
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.experiments.alignment import aer, diagonal
-from transformer_nb.translation import Alignment, Translation
 
 NAMES = ['Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset']
 SENTENCES = ['a dog runs .', 'the old man sees two red cars .', 'the brothers have not seen the dog .', 'who sings ?']
@@ -83,7 +83,7 @@ def test_the_demo_model_is_small_good_and_tells_its_scores(demo):
 
 @pytest.mark.slow
 def test_its_scores_are_what_it_reaches(demo):
-    from transformer_nb.evaluation import score
+    from transformer_nb.decode.evaluation import score
     pairs = [(e.en, e.de) for e in builtin_corpus()['test']]
     found = score(demo.translate([en for en, _ in pairs]), [de for _, de in pairs])
     for name in ('BLEU', 'chrF'):
@@ -114,7 +114,7 @@ import torch
 model = Transformer(TransformerConfig(20, 1, 8, 8, 2))
 ids = torch.tensor([[5, 6, 7]])
 print(4 if model.loss(torch.tensor([[5, 2]]), ids, ids)[0] > 0 else 'no loss')""",
-    """from transformer_nb.translation import Translator
+    """from transformer_nb.decode.translator import Translator
 print(4 if 'Hund' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html else 'no map')"""])
 def test_methods_need_no_other_import(code):
     "They are the class's own, wherever it is imported from."
@@ -143,7 +143,7 @@ def test_dtype():
 
 @pytest.mark.parametrize('capability, name', [((9, 0), 'bfloat16'), ((7, 5), 'float16'), ((6, 0), 'float32')])
 def test_auto_is_what_a_gpu_is_fastest_in(monkeypatch, capability, name):
-    from transformer_nb.translation import _dtype
+    from transformer_nb.decode.translator import _dtype
     monkeypatch.setattr(torch.cuda, 'get_device_capability', lambda device: capability)
     assert _dtype('auto', torch.device('cuda')) == getattr(torch, name)
     assert _dtype('auto', torch.device('cpu')) == torch.float32

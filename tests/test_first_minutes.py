@@ -15,16 +15,17 @@ import pytest
 import torch
 from conftest import BIN, tnb
 
-from transformer_nb import checkpoints, corpora
+from transformer_nb import checkpoints
 from transformer_nb.cli import train
 from transformer_nb.core import InputError, profile
-from transformer_nb.engine.runs import computing
+from transformer_nb.data import corpora
+from transformer_nb.data.tokenizer import train_tokenizer
+from transformer_nb.decode.translator import Translator
 from transformer_nb.english_german.grammar import sentence_pairs
 from transformer_nb.optimizer import lrate
-from transformer_nb.tokenizer import train_tokenizer
-from transformer_nb.training import Trainer, TrainingConfig, suited
+from transformer_nb.train.runs import computing
+from transformer_nb.train.trainer import Trainer, TrainingConfig, suited
 from transformer_nb.transformer import Transformer, preset
-from transformer_nb.translation import Translator
 
 ROOT = Path(__file__).parents[1]
 MEASURED = json.loads((ROOT/'benchmarks/results/built_in.json').read_text())
@@ -141,7 +142,7 @@ def test_a_run_of_steps_measures_nothing(tmp_path, monkeypatch):
     "Neither the fastest dtype nor the fastest number of threads: what was measured would depend on the machine's load."
     for name in ('seconds_a_step', 'choose_threads'):
         monkeypatch.setattr(Trainer, name, lambda self: pytest.fail('measured'))
-    monkeypatch.setattr('transformer_nb.training.fast_dtype', lambda device: pytest.fail('measured'))
+    monkeypatch.setattr('transformer_nb.train.trainer.fast_dtype', lambda device: pytest.fail('measured'))
     train(data=small_corpus(tmp_path), steps=2, device='cpu', out=tmp_path/'run')
     kept = checkpoints.load(tmp_path/'run').training['settings']
     assert (kept['dtype'], kept['threads']) == ('float32', 1)

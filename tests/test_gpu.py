@@ -8,11 +8,11 @@ from test_decoding import make, sources
 from test_first_minutes import new_trainer
 
 from transformer_nb import checkpoints
-from transformer_nb.batching import pad
-from transformer_nb.decoding import beam_search, greedy
-from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.data.batching import pad
+from transformer_nb.decode.search import beam_search, greedy
+from transformer_nb.decode.translator import Translator
+from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
-from transformer_nb.translation import Translator
 
 GPU = 'cuda'
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason='no GPU')]

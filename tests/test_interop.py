@@ -11,15 +11,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from transformer_nb import Translator
-from transformer_nb.batching import pad
+from transformer_nb.data.batching import pad
 from transformer_nb.core import DiskError, HubError, InputError, MemoryFull
-from transformer_nb.decoding import beam_search
-from transformer_nb.evaluation import score
-from transformer_nb.corpora import Split, load_corpus
-from transformer_nb.interop import from_marian, read_model, to_ctranslate2, to_marian, to_onnx
-from transformer_nb.serving import OnnxModel
-from transformer_nb.tokenizer import TwoVocabularies, train_tokenizer
-from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.decode.search import beam_search
+from transformer_nb.decode.evaluation import score
+from transformer_nb.data.corpora import Split, load_corpus
+from transformer_nb.interop.marian import from_marian, read_model, to_ctranslate2, to_marian, to_onnx
+from transformer_nb.interop.export import OnnxModel
+from transformer_nb.data.tokenizer import TwoVocabularies, train_tokenizer
+from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 pytest.importorskip('transformers', reason="compares with Hugging Face's library: pip install transformers")
@@ -162,7 +162,7 @@ def test_nothing_of_others_is_replaced(mine, tmp_path):
 
 def test_a_full_disk_leaves_nothing(mine, tmp_path, monkeypatch):
     def full(*_): raise OSError(28, 'No space left on device')
-    monkeypatch.setattr('transformer_nb.interop.save_file', full)
+    monkeypatch.setattr('transformer_nb.interop.marian.save_file', full)
     with pytest.raises(DiskError, match='out: cannot be written .*No space left'): to_marian(mine, tmp_path/'out')
     assert not [*tmp_path.iterdir()]
 
@@ -381,7 +381,7 @@ def test_a_file_that_may_not_be_read_is_the_disks_fault(folder, name, monkeypatc
 
 def test_a_full_memory_is_no_broken_file(folder, monkeypatch):
     def full(*_, **__): raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-    monkeypatch.setattr('transformer_nb.interop.tensors_from', full)
+    monkeypatch.setattr('transformer_nb.interop.marian.tensors_from', full)
     with pytest.raises(MemoryFull, match='reading a model: the memory is full'): from_marian(folder)
     monkeypatch.undo()
     monkeypatch.setattr(Transformer, 'load_state_dict', full)

@@ -14,7 +14,7 @@ pytest.importorskip('jupyterlab')
 pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason='no Chromium')]
 
-CELLS = ["from transformer_nb.experiments.widgets import widget\nwidget('scores')",
+CELLS = ["from transformer_nb.course.widgets import widget\nwidget('scores')",
          "from transformer_nb import Translator\nTranslator.from_pretrained('demo').show('a dog runs .')"]
 NOTEBOOK = "[...jupyterapp.shell.widgets('main')][0]"
 

@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT/'tools'))
 import build_languages as pages
 from notebooks import read, text_of
 
-from transformer_nb import exercises as ex
+from transformer_nb.course import exercises as ex
 
 LANGUAGES = list(pages.NAMES)
 SCRIPTS = {'ja': r'[ぁ-んァ-ヶ一-鿿]', 'zh': r'[一-鿿]', 'ko': r'[가-힣]'}
@@ -127,7 +127,7 @@ def test_every_text_of_check_can_be_translated():
     "Each general text of `check` is written where `say` is called, for the tool finds it there."
     said = pages.spoken()
     assert 'right' in said and len(said) >= 15
-    source = (ROOT/'transformer_nb/exercises.py').read_text(encoding='utf-8')
+    source = (ROOT/'transformer_nb/course/exercises.py').read_text(encoding='utf-8')
     assert not re.search(r"result\('[\w-]+', f?\"", source)
     for language in LANGUAGES: assert set(said) <= ex.translations(language).keys()
 

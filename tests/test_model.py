@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from transformer_nb.config import PRESETS
 from transformer_nb.core import InputError
-from transformer_nb.engine.look_inside import attention_maps
+from transformer_nb.parts.look_inside import attention_maps
 from transformer_nb.transformer import Transformer, TransformerConfig, preset
 
 V, PAD, BOS = 20, 0, 1

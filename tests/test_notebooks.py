@@ -36,10 +36,10 @@ LONG = {
     '02_multihead': 10,
     '07_why_self_attention': 9,
     'english_german/04_grammar': 7,
-    'tasks/06_transformer': 6,
+    'course/tasks/06_transformer': 6,
     '01_attention': 6,
     '18_parsing': 5,
-    'engine/01_packing': 5,
+    'parts/02_packing': 5,
 }
 
 
@@ -79,7 +79,7 @@ def test_a_cell_that_fails_is_noticed(tmp_path):
 def test_the_stored_table_of_stalls_is_that_of_the_results():
     "A result that is measured anew must not leave the old numbers in the lesson."
     results = json.loads((ROOT/'benchmarks/results/checkpoint_stall.json').read_text(encoding='utf-8'))
-    lesson = json.loads((FOLDER/'engine/03a_hosts.ipynb').read_text(encoding='utf-8'))
+    lesson = json.loads((FOLDER/'train/03_hosts.ipynb').read_text(encoding='utf-8'))
     stored, = (''.join(out['data']['text/markdown']) for cell in lesson['cells'] for out in cell.get('outputs', [])
                if 'checkpoint_stall.json' in ''.join(cell['source']))
     for name, row in results.items():

@@ -11,7 +11,7 @@ from test_first_minutes import new_trainer
 from transformer_nb import checkpoints
 from transformer_nb.cli import average, demo, train
 from transformer_nb.core import InputError
-from transformer_nb.engine.runs import NotFinite
+from transformer_nb.train.runs import NotFinite
 
 
 def files(folder):

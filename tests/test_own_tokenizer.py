@@ -4,8 +4,8 @@ import torch
 
 from transformer_nb import Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, checkpoints
 from transformer_nb.core import InputError
-from transformer_nb.corpora import load_builtin
-from transformer_nb.tokenizer import TokenizerLike, TwoVocabularies, Vocabulary, read_tokenizer, train_tokenizer
+from transformer_nb.data.corpora import load_builtin
+from transformer_nb.data.tokenizer import TokenizerLike, TwoVocabularies, Vocabulary, read_tokenizer, train_tokenizer
 
 PAIRS = load_builtin(300)['train'].pairs[:40]
 TEXTS = [side for pair in PAIRS for side in pair]

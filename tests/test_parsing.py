@@ -13,11 +13,11 @@ from hypothesis import given, settings, strategies as st
 
 from transformer_nb import cli
 from transformer_nb.core import InputError
+from transformer_nb.data.tokenizer import TokenizerLike
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.parsing import (DEPTH, Parse, Parser, Tree, TreeSearch, TreesOnly, choose, f1, leaves, linearise,
-                                    load_trees, plain, read_trees, repair, shape, silver, spell, tokens_of,
-                                    train_parser, tree_tokenizer, words_of)
-from transformer_nb.tokenizer import TokenizerLike
+from transformer_nb.experiments.parsing import (
+    DEPTH, Parse, Parser, Tree, TreeSearch, TreesOnly, choose, f1, leaves, linearise, load_trees, plain, read_trees,
+    repair, shape, silver, spell, tokens_of, train_parser, tree_tokenizer, words_of)
 from transformer_nb.transformer import Transformer
 
 LABELS = ['S', 'NP', 'VP', 'PP', 'PRT', 'ADVP', 'TOP']

@@ -5,15 +5,15 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_nb.batching import make_batch, pad
-from transformer_nb.decoding import greedy
-from transformer_nb.engine.inference import CachedAttention, inference, with_cached_attention
-from transformer_nb.engine.look_inside import attention_maps
-from transformer_nb.engine.packing import PackedAttention, hidden, with_packed_attention
-from transformer_nb.engine.parts import FastDropout, exchange, kind_of, with_fast_dropout
+from transformer_nb.data.batching import make_batch, pad
+from transformer_nb.decode.search import greedy
 from transformer_nb.experiments.table2 import build_model
 from transformer_nb.multihead import MultiHeadAttention
-from transformer_nb.training import Trainer, TrainingConfig, batch_loss
+from transformer_nb.parts.exchange import FastDropout, exchange, kind_of, with_fast_dropout
+from transformer_nb.parts.inference import CachedAttention, inference, with_cached_attention
+from transformer_nb.parts.look_inside import attention_maps
+from transformer_nb.parts.packing import PackedAttention, hidden, with_packed_attention
+from transformer_nb.train.trainer import Trainer, TrainingConfig, batch_loss
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 KINDS = [{}, dict(norm='pre', positions='learned'), dict(label_smoothing=0.),

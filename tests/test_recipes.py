@@ -14,10 +14,10 @@ from conftest import ROOT, tnb
 from transformer_nb import checkpoints
 from transformer_nb.cli import train
 from transformer_nb.core import InputError
-from transformer_nb.corpora import load_corpus
-from transformer_nb.engine.recipes import FOLDER, TABLES, cost_lines, described, load_recipe, names, split_tatoeba, walk
+from transformer_nb.data.corpora import load_corpus
 from transformer_nb.experiments.table2 import TABLE2
-from transformer_nb.training import TrainingConfig
+from transformer_nb.train.recipes import FOLDER, TABLES, cost_lines, described, load_recipe, names, split_tatoeba, walk
+from transformer_nb.train.trainer import TrainingConfig
 from transformer_nb.transformer import preset
 
 MEASURED = json.loads((ROOT/'benchmarks/results/recipes.json').read_text())

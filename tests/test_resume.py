@@ -16,8 +16,8 @@ from conftest import begin, tnb
 
 from transformer_nb import checkpoints
 from transformer_nb.core import ProcessLost, seed_everything
-from transformer_nb.engine.runs import NotFinite, Stopped
-from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.train.runs import NotFinite, Stopped
+from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 pytestmark = pytest.mark.long(30)  # all: most go on from the same two runs

@@ -15,20 +15,20 @@ pytest.importorskip('onnx')
 import torch
 from torch.nn.utils import prune
 
-from transformer_nb import serving
-from transformer_nb.batching import pad
 from transformer_nb.checkpoints import load
 from transformer_nb.core import DiskError, HubError, InputError, MemoryFull
-from transformer_nb.corpora import load_builtin
-from transformer_nb.decoding import beam_search, greedy
-from transformer_nb.engine.inference import inference
-from transformer_nb.evaluation import score
-from transformer_nb.interop import from_marian, to_marian
-from transformer_nb.serving import (
+from transformer_nb.data.batching import pad
+from transformer_nb.data.corpora import load_builtin
+from transformer_nb.data.tokenizer import Tokenizer, train_tokenizer
+from transformer_nb.decode.evaluation import score
+from transformer_nb.decode.search import beam_search, greedy
+from transformer_nb.decode.translator import Translator
+from transformer_nb.interop import export as export_module
+from transformer_nb.interop.export import (
     MADE_BY, OnnxModel, OneStep, SourceSide, model_card, push_to_hub, to_carry, to_ctranslate2, to_onnx)
-from transformer_nb.tokenizer import Tokenizer, train_tokenizer
+from transformer_nb.interop.marian import from_marian, to_marian
+from transformer_nb.parts.inference import inference
 from transformer_nb.transformer import Transformer, TransformerConfig
-from transformer_nb.translation import Translator
 
 SMALL = dict(N=1, d_model=32, d_ff=48, h=4, max_len=40)
 FORMS = {  # what differs from the paper's model
@@ -151,7 +151,7 @@ def score_difference(found, program, row, ids):
     "How far CTranslate2's log-probability of any token of a translation is from ours."
     cfg, source, target = found.model.cfg, found.tokenizer.source, found.tokenizer.target
     theirs = program.score_batch([source.pieces(row[:-1])], [target.pieces(ids)])[0].log_probs
-    logits = found.model(pad([row]), torch.tensor([[cfg.bos_id, *ids]]))[0] + serving.never(found.model)
+    logits = found.model(pad([row]), torch.tensor([[cfg.bos_id, *ids]]))[0] + export_module.never(found.model)
     ours = logits.log_softmax(-1)[range(len(ids) + 1), [*ids, cfg.eos_id]]
     return (ours - torch.tensor(theirs)).abs().max().item()
 
@@ -192,7 +192,7 @@ def test_onnx_writes_our_tokens(graphs, small):
 
 def test_other_models_as_onnx(tmp_path, monkeypatch):
     "All that may differ from the paper does; and the weights lie beside the graph, as those of large models do."
-    monkeypatch.setattr(serving, 'ONE_FILE', 0)
+    monkeypatch.setattr(export_module, 'ONE_FILE', 0)
     for name in ('onnx', 'onnxscript', 'onnxruntime'): pytest.importorskip(name)
     found = make(norm='pre', positions='learned', tie='none', src_vocab_size=220, activation='gelu', N=2, N_decoder=1,
                  bias=True, softmax_bias=True, d_k=4, d_v=12, banned=(5, 6, 7, 8))
@@ -251,7 +251,7 @@ def test_a_plain_model_is_plain(small):
         assert to_carry(SimpleNamespace(model=model, tokenizer=small.tokenizer)).embedding.weight.dtype == torch.float32
     greedy(small.model, pad(sources(small, 2)))
     Translator(small.model, words(200))
-    assert serving._changed(small.model) is None
+    assert export_module._changed(small.model) is None
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -356,8 +356,8 @@ def test_a_full_disk_leaves_what_was_there(export, place, tmp_path, small, monke
         monkeypatch.setattr(ctranslate2.specs.ModelSpec, '_serialize', full)
         monkeypatch.setattr(torch.onnx.ONNXProgram, 'save', full)
     elif place == 'tokenizer': monkeypatch.setattr(Tokenizer, 'save', full)
-    else: monkeypatch.setattr(serving, '_write_json', full)
-    if place == 'last file': monkeypatch.setattr(serving, '_write_graph', lambda *given: [{}, {}])  # in no time
+    else: monkeypatch.setattr(export_module, '_write_json', full)
+    if place == 'last file': monkeypatch.setattr(export_module, '_write_graph', lambda *given: [{}, {}])  # in no time
     path = tmp_path/'out' if export is to_ctranslate2 else tmp_path/'new'
     said = refusal(export, small, path, kind=DiskError)
     assert str(path) in said and 'No space left on device' in said and 'make room' in said
@@ -435,7 +435,7 @@ def test_the_hub_says_no(hub, demo, error, kind, monkeypatch):
 def test_a_full_memory_is_told(export, error, tmp_path, small, monkeypatch):
     "One line that names the export; another error of torch stays what it is."
     def full(*given): raise error
-    monkeypatch.setattr(serving, 'deepcopy', full)
+    monkeypatch.setattr(export_module, 'deepcopy', full)
     assert 'export: the memory is full' in refusal(export, small, tmp_path/'out', kind=MemoryFull)
     error = RuntimeError('of another kind')
     with pytest.raises(RuntimeError, match='of another kind'): export(small, tmp_path/'out')

@@ -17,11 +17,11 @@ import pytest
 from conftest import ROOT, tnb, two_processes
 
 from transformer_nb import checkpoints
-from transformer_nb.batching import Batches, IdPairs, encode_pairs
 from transformer_nb.core import DiskError, InputError, ProcessLost
-from transformer_nb.corpora import load_folder
-from transformer_nb.engine import shards as sh
-from transformer_nb.engine.shards import Shards, load_data, prepare
+from transformer_nb.data import shards as sh
+from transformer_nb.data.batching import Batches, IdPairs, encode_pairs
+from transformer_nb.data.corpora import load_folder
+from transformer_nb.data.shards import Shards, load_data, prepare
 
 SETTINGS = dict(vocab_size=60, sample=200, workers=1)
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
@@ -152,7 +152,7 @@ def test_workers_change_nothing(text, whole, tmp_path):
 
 KILLED = '''
 import os, signal, sys
-from transformer_nb.engine import shards as sh
+from transformer_nb.data import shards as sh
 sh.PER_SHARD, write, count, last = 100, sh.write_whole, 0, int(sys.argv[3])
 def killed(file, *parts):
     global count
@@ -193,7 +193,7 @@ def test_a_worker_that_was_ended_is_a_lost_process():
 AT_WORK = '''
 import os, sys, time
 from pathlib import Path
-from transformer_nb.engine.shards import in_order
+from transformer_nb.data.shards import in_order
 
 def begin(folder):
     Path(folder, str(os.getpid())).touch()  # a worker that has begun
@@ -336,7 +336,7 @@ def test_training_is_that_on_the_text(text, whole, trained, tmp_path):
     tokenizer, corpus = Shards(whole).tokenizer, load_folder(text, 'en', 'de')
     from transformer_nb.cli import model_preset
     from transformer_nb.core import seeded
-    from transformer_nb.training import Trainer, TrainingConfig
+    from transformer_nb.train.trainer import Trainer, TrainingConfig
     from transformer_nb.transformer import Transformer
     with seeded(3): model = Transformer(model_preset('tiny', vocab_size=60, max_len=64, dropout=.1))
     cfg = TrainingConfig(steps=16, batch_tokens=256, accumulate=2, warmup=20, lr_factor=.3, every=4, device='cpu',

@@ -12,17 +12,18 @@ import pytest
 import sentencepiece as spm
 import torch
 
-from transformer_nb import checkpoints, core, tokenizer
-from transformer_nb.engine import packing
+from transformer_nb import checkpoints, core
+from transformer_nb.data import tokenizer
+from transformer_nb.parts import packing
 from transformer_nb.attention import additive_attention, attention, causal_mask, fused_attention, masked_softmax
-from transformer_nb.batching import Batch, Batches, make_batch, pad
+from transformer_nb.data.batching import Batch, Batches, make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.optimizer import adam
-from transformer_nb.engine.packing import PackedAttention, PackedMask, Packing
+from transformer_nb.parts.packing import PackedAttention, PackedMask, Packing
 from transformer_nb.positional_encoding import PositionalEncoding, sinusoids
 from transformer_nb.regularization import projected_loss, smoothed_loss
-from transformer_nb.tokenizer import Tokenizer, train_tokenizer
+from transformer_nb.data.tokenizer import Tokenizer, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig, preset
 from transformer_nb.variants import ExactPositions
 

@@ -66,16 +66,16 @@ def test_fences_keep_what_looks_like_a_reference():
     assert rw.outside_code(lambda t: t.replace("@fig-x", "LOST").replace("$$", "LOST"), text) == text
 
 
-PAGES = {"01_attention.ipynb": "attention.ipynb", "engine/02_costs.ipynb": "engine/costs.ipynb"}
+PAGES = {"01_attention.ipynb": "attention.ipynb", "train/01_costs.ipynb": "train/costs.ipynb"}
 
 
 @pytest.mark.parametrize("link, expected", [  # on a page in the top folder
     ("01_attention.ipynb", "attention.ipynb"),
     ("01_attention.ipynb#r4", "attention.ipynb#r4"),
     ("./01_attention.ipynb", "attention.ipynb"),
-    ("engine/02_costs.ipynb#r9", "engine/costs.ipynb#r9"),
+    ("train/01_costs.ipynb#r9", "train/costs.ipynb#r9"),
     ("https://host/doc/attention.html#attention", "attention.html#attention"),
-    ("https://host/doc/engine/costs.html#flops", "engine/costs.html#flops"),
+    ("https://host/doc/train/costs.html#flops", "train/costs.html#flops"),
     ("https://host/doctor/attention.html", "https://host/doctor/attention.html"),
     ("https://elsewhere/01_attention.ipynb", "https://elsewhere/01_attention.ipynb"),
     ("elsewhere/01_attention.ipynb", "elsewhere/01_attention.ipynb"),
@@ -88,12 +88,12 @@ def test_links_become_relative(link, expected):
 @pytest.mark.parametrize("link, expected", [
     ("../01_attention.ipynb#r4", "../attention.ipynb#r4"),
     ("02_costs.ipynb", "costs.ipynb"),
-    ("../engine/02_costs.ipynb", "costs.ipynb"),
+    ("../train/01_costs.ipynb", "costs.ipynb"),
     ("https://host/doc/attention.html#attention", "../attention.html#attention"),
-    ("https://host/doc/engine/costs.html#flops", "costs.html#flops"),
+    ("https://host/doc/train/costs.html#flops", "costs.html#flops"),
 ])
 def test_links_of_a_notebook_in_a_folder(link, expected):
-    found = rw.rewrite_links(f"[a]({link})", "engine/01_packing.ipynb", PAGES, "https://host/doc/")
+    found = rw.rewrite_links(f"[a]({link})", "train/01_packing.ipynb", PAGES, "https://host/doc/")
     assert found == f"[a]({expected})"
 
 
@@ -258,7 +258,7 @@ def link_in(code, name):
 
 def test_source_links_lead_to_the_line():
     from transformer_nb import transformer
-    from transformer_nb.engine import packing
+    from transformer_nb.parts import packing
     for sym in (packing.Packing, packing.Packing.pack, transformer.Transformer.encode):
         file, line = re.search(r"blob/main/(transformer_nb/[\w/]+\.py)#L(\d+)\)", show(sym)).groups()
         source = (TOOLS.parent / file).read_text().splitlines()[int(line) - 1:][:2]  # a decorator may stand above
@@ -394,7 +394,8 @@ def toy_project(root, notebooks=TOY):
     (root / "toy" / "__init__.py").write_text('__version__ = "0"\n')
     for module in ("toy.py", "deep/__init__.py", "deep/inner.py"):
         (root / "toy" / module).write_text("")
-    (root / "toy/exercises.py").write_text(EXERCISES)
+    (root / "toy/course").mkdir()
+    (root / "toy/course/exercises.py").write_text(EXERCISES)
     (root / "tools").mkdir()
     (root / "tools/build_blank.py").write_text(BLANK)
     (root / "pyproject.toml").write_text(PYPROJECT)
@@ -404,8 +405,8 @@ def toy_project(root, notebooks=TOY):
     (nbs / "styles.css").write_text((real / "styles.css").read_text())
     (nbs / "sidebar.yml").write_text(SIDEBAR)
     meta = dict(kernelspec=dict(display_name="python3", language="python", name="python3"))
-    for folder in ("deep", "languages", "cards", "tasks"):
-        (nbs / folder).mkdir()
+    for folder in ("deep", "languages", "cards", "course/tasks"):
+        (nbs / folder).mkdir(parents=True)
     (nbs / "cards/a.pdf").write_bytes(b"%PDF")
     for name, cells in notebooks.items():
         (nbs / name).write_text(json.dumps(dict(cells=cells, metadata=meta, nbformat=4, nbformat_minor=5)))

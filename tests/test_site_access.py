@@ -150,7 +150,7 @@ MORE = {
         cell("## Less\n\nA query is dropped."),
     ],
     "glossary.ipynb": [cell("# Glossary\n\n> Words"), cell("## Attention and query\n\n" + WORDS)],
-    "tasks/01_toy.ipynb": [cell("# Tasks of lesson 1\n\n> Attention"), cell("## A query\n\nWrite attention.")],
+    "course/tasks/01_toy.ipynb": [cell("# Tasks of lesson 1\n\n> Attention"), cell("## A query\n\nWrite attention.")],
 }
 SIDEBAR = """website:
   sidebar:
@@ -163,7 +163,7 @@ SIDEBAR = """website:
           - href: glossary.ipynb
           - href: deep/01_inner.ipynb
           - href: languages/ja.ipynb
-          - href: tasks/01_toy.ipynb
+          - href: course/tasks/01_toy.ipynb
 """
 
 
@@ -207,7 +207,7 @@ def test_no_page_needs_a_script_for_its_formulas(site):
 def test_the_index_has_prose_and_titles_in_all_languages(site):
     text = (site / "search.json").read_text()
     pages = {page["href"]: page for page in json.loads(text)}
-    assert len(pages) == 6 and "tasks/toy.html" not in pages
+    assert len(pages) == 6 and "course/tasks/toy.html" not in pages
     assert pages["careful.html"]["titles"] == ["Regularization", "正則化", "正则化", "정칙화"]
     assert pages["toy.html"]["weight"] > pages["deep/inner.html"]["weight"] > pages["glossary.html"]["weight"]
     sections = {id: (heading, text) for id, heading, text in pages["toy.html"]["sections"]}

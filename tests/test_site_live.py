@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import CHROMIUM, ROOT
 
-from transformer_nb.translation import Translator
+from transformer_nb.decode.translator import Translator
 
 sys.path.insert(0, str(ROOT/'tools'))
 import site_live

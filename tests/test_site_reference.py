@@ -75,18 +75,19 @@ TITLE = '<head></head><header><div class="description">From the paper (§3.1)</d
 
 
 def test_a_lesson_links_to_colab_notebook_source_and_markdown():
-    renamed = {"engine/01_packing.ipynb": "engine/packing.ipynb"}
-    html = sr.add_reference(TITLE, "engine/packing.html", "../", CFG, renamed)
+    renamed = {"parts/02_packing.ipynb": "parts/packing.ipynb"}
+    html = sr.add_reference(TITLE, "parts/packing.html", "../", CFG, renamed)
     assert PageFacts(html).links == [
         "https://arxiv.org/html/1706.03762v7#S3.SS1",
-        "https://colab.research.google.com/github/toy/toy/blob/main/nbs/engine/01_packing.ipynb",
-        "../notebooks/engine/01_packing.ipynb",
-        "https://github.com/toy/toy/blob/main/nbs/engine/01_packing.ipynb",
+        "https://colab.research.google.com/github/toy/toy/blob/main/nbs/parts/02_packing.ipynb",
+        "../notebooks/parts/02_packing.ipynb",
+        "https://github.com/toy/toy/blob/main/nbs/parts/02_packing.ipynb",
         "packing.html.md",
     ]
 
 
-@pytest.mark.parametrize("old, new", [("tasks/01_a.ipynb", "tasks/a.ipynb"), ("glossary.ipynb", "glossary.ipynb")])
+@pytest.mark.parametrize("old, new", [
+    ("course/tasks/01_a.ipynb", "course/tasks/a.ipynb"), ("glossary.ipynb", "glossary.ipynb")])
 def test_a_page_that_is_no_lesson_has_no_such_links(old, new):
     html = sr.add_reference(TITLE, new.replace("ipynb", "html"), "", CFG, {old: new})
     assert PageFacts(html).links == []
@@ -164,10 +165,10 @@ def asked_for(lines, monkeypatch):
 
 def test_in_colab_a_lesson_fetches_package_and_files_and_goes_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace())
-    lines = build_colab.LINES.format(url="https://host/name/toy", folder="nbs/engine")
+    lines = build_colab.LINES.format(url="https://host/name/toy", folder="nbs/train")
     assert asked_for(lines, monkeypatch) == [
         "git clone --depth 1 https://host/name/toy && pip install -q ./transformer_nb",
-        "/content/transformer_nb/nbs/engine",
+        "/content/transformer_nb/nbs/train",
     ]
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from transformer_nb.corpora import Corpus, Split
-from transformer_nb.engine.packing import hidden
+from transformer_nb.data.corpora import Corpus, Split
+from transformer_nb.data.tokenizer import BOS, EOS, PAD
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.experiments.table2 import MODELS, RUNS, TABLE2, build_model, greedy_anew
-from transformer_nb.tokenizer import BOS, EOS, PAD
+from transformer_nb.parts.packing import hidden
 from transformer_nb.transformer import Transformer
 
 BENCHMARKS = Path(__file__).parents[1]/'benchmarks'

@@ -17,17 +17,18 @@ import torch
 from conftest import BIN, TORCH, tnb, two_processes
 from test_first_minutes import TEXT, new_trainer
 
-from transformer_nb import checkpoints, cli, core, training
-from transformer_nb.batching import Batches, IdPairs, encode_pairs
+from transformer_nb import checkpoints, cli, core
 from transformer_nb.core import DiskError, InputError, MemoryFull
-from transformer_nb.corpora import Split
-from transformer_nb.engine import distributed, shards
-from transformer_nb.engine.costs import matmul_rate
-from transformer_nb.engine.distributed import World, parallel
-from transformer_nb.engine.runs import NotFinite, computing
+from transformer_nb.data import shards
+from transformer_nb.data.batching import Batches, IdPairs, encode_pairs
+from transformer_nb.data.corpora import Split
+from transformer_nb.data.tokenizer import Special, train_tokenizer
 from transformer_nb.regularization import _chunk_by_chunk, projected_loss
-from transformer_nb.tokenizer import Special, train_tokenizer
-from transformer_nb.training import Objective, Trainer, TrainingConfig, batch_loss
+from transformer_nb.train import distributed, trainer as trainer_module
+from transformer_nb.train.costs import matmul_rate
+from transformer_nb.train.distributed import World, parallel
+from transformer_nb.train.runs import NotFinite, computing
+from transformer_nb.train.trainer import Objective, Trainer, TrainingConfig, batch_loss
 from transformer_nb.transformer import Transformer, preset
 
 ENV = os.environ | {'OMP_NUM_THREADS': '1'}
@@ -188,8 +189,8 @@ WATCHED = '''
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from test_first_minutes import TEXT, new_trainer
-from transformer_nb.batching import Batches
-from transformer_nb.training import Objective, Trainer
+from transformer_nb.data.batching import Batches
+from transformer_nb.train.trainer import Objective, Trainer
 
 trainer = new_trainer(sys.argv[2], accumulate=2, steps=40, every=2, patience=3)
 words = trainer.tokenizer.encode(TEXT)
@@ -226,7 +227,7 @@ FAULT = '''
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_first_minutes import new_trainer
-from transformer_nb.training import Trainer
+from transformer_nb.train.trainer import Trainer
 
 trainer = new_trainer(sys.argv[2], accumulate=2, steps=50)
 step, rank = Trainer.train_step, trainer.world.rank
@@ -383,7 +384,7 @@ def test_a_resumed_command_keeps_its_switches(tmp_path, monkeypatch):
     assert status == 0, err
     seen = []
     monkeypatch.setattr(cli, '_run', lambda trainer: seen.append(trainer.cfg))
-    monkeypatch.setattr(training, 'compile_layers', lambda model: None)
+    monkeypatch.setattr(trainer_module, 'compile_layers', lambda model: None)
     plain = checkpoints.load
     def load(*args, **options):
         found = plain(*args, **options)
@@ -456,7 +457,7 @@ def test_an_error_of_nccl_may_be_of_this_process(kind, message, lost):
 # GPUs, imitated
 
 OURS = {'transformer_nb.' + name for name in
-    'training batching regularization optimizer engine.distributed engine.runs'.split()}
+    'train.trainer data.batching regularization optimizer train.distributed train.runs'.split()}
 
 
 def test_a_step_waits_for_the_gpu_once(tmp_path, monkeypatch):
@@ -477,7 +478,7 @@ def test_a_step_waits_for_the_gpu_once(tmp_path, monkeypatch):
         return select(tensor, index)
     monkeypatch.setattr(torch.Tensor, '__getitem__', getitem)
     trainer.train_step(step)
-    assert waits == {('transformer_nb.engine.distributed', 'tolist'): 1}
+    assert waits == {('transformer_nb.train.distributed', 'tolist'): 1}
 
 
 def test_a_step_tells_its_time_and_its_stop_with_its_loss(tmp_path):

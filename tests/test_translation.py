@@ -8,16 +8,16 @@ import sacrebleu
 import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from transformer_nb import translation
-from transformer_nb.batching import make_batch
 from transformer_nb.core import InputError
-from transformer_nb.decoding import beam_search, length_penalty
-from transformer_nb.evaluation import compare, score
-from transformer_nb.experiments.table2 import paper_bleu, paper_tokens
-from transformer_nb.tokenizer import EOS, PAD, train_tokenizer
-from transformer_nb.transformer import Transformer, TransformerConfig
-from transformer_nb.translation import (
+from transformer_nb.data.batching import make_batch
+from transformer_nb.data.tokenizer import EOS, PAD, train_tokenizer
+from transformer_nb.decode import translator as translator_module
+from transformer_nb.decode.evaluation import compare, score
+from transformer_nb.decode.search import beam_search, length_penalty
+from transformer_nb.decode.translator import (
     TooLong, Translator, _side_by_side, between_words, clean, plot_attention, rejoin, split_text)
+from transformer_nb.experiments.table2 import paper_bleu, paper_tokens
+from transformer_nb.transformer import Transformer, TransformerConfig
 
 WORDS = 'a the dog cat bird tree sees runs sleeps near small big Hund Katze 犬 猫 が 。 走る 비 옵니다 집'.split()
 SENTENCES = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 9)) + ' .' for i in range(400)]
@@ -134,7 +134,7 @@ def test_the_greedy_path_is_kept_when_asked_for(monkeypatch):
     def watched(*args, keep_greedy=False, **settings):
         asked.append(keep_greedy)
         return beam_search(*args, keep_greedy=keep_greedy, **settings)
-    monkeypatch.setattr(translation, 'beam_search', watched)
+    monkeypatch.setattr(translator_module, 'beam_search', watched)
     found = make()
     for ask in (found.translate, found.nbest):
         ask(['dog'])

@@ -16,18 +16,18 @@ from torch import nn
 from torch.nn.utils import parametrize, parametrizations, prune
 
 from transformer_nb import checkpoints
-from transformer_nb.attention_maps import forced_attention
-from transformer_nb.batching import make_batch, pad
+from transformer_nb.decode.viewer import forced_attention
+from transformer_nb.data.batching import make_batch, pad
 from transformer_nb.core import InputError
-from transformer_nb.decoding import beam_search, greedy, sample
+from transformer_nb.decode.search import beam_search, greedy, sample
 from transformer_nb.feed_forward import FeedForward
-from transformer_nb.engine import inference as inference_module, products
-from transformer_nb.engine.inference import DecoderCache, decode_step, inference
+from transformer_nb.parts import inference as inference_module, kernels
+from transformer_nb.parts.inference import DecoderCache, decode_step, inference
 from transformer_nb.experiments.heads import averaged_heads, cut_path, uniform_heads, without_heads
 from transformer_nb.multihead import MultiHeadAttention
-from transformer_nb.tokenizer import TokenizerLike, train_tokenizer
+from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig
-from transformer_nb.translation import Translator, _side_by_side
+from transformer_nb.decode.translator import Translator, _side_by_side
 
 WORDS = 'a the dog cat bird tree sees runs sleeps near small big'.split()
 TEXTS = [' '.join(random.Random(i).choices(WORDS, k=3 + i % 5)) + ' .' for i in range(60)]
@@ -190,8 +190,8 @@ def test_warnings_of_the_process_stay_as_they_are(monkeypatch):
     monkeypatch.setattr(warnings.catch_warnings, '__enter__', entering)
     Translator(build(), TOKENIZER).translate(TEXTS, batch_tokens=64, parallel=2)
     assert not inside
-    for once in (products._product, products._can_pack): once.cache_clear()
-    monkeypatch.setattr(products, '_TOLD', [0.])  # that 8 bits are slow here
+    for once in (kernels._product, kernels._can_pack): once.cache_clear()
+    monkeypatch.setattr(kernels, '_TOLD', [0.])  # that 8 bits are slow here
     with warnings.catch_warnings(record=True, action='always') as told, ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda int8: Translator(build(), TOKENIZER, int8=int8), (False, True)))
     assert not inside and not told

@@ -56,7 +56,7 @@ def test_patches_are_found():
 @pytest.mark.parametrize("program", [
     "from transformer_nb.transformer import Transformer; import torch\n"
     "ids = torch.tensor([[5, 2]]); assert Transformer.from_pretrained('demo').loss(ids, ids, ids)[1] > 0",
-    "from transformer_nb.translation import Translator\n"
+    "from transformer_nb.decode.translator import Translator\n"
     "assert 'tnb-attention' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html"])
 def test_methods_are_there_in_a_fresh_interpreter(program):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -88,7 +88,8 @@ def test_pyright_accepts_the_package_and_its_public_face():
 def test_pyright_reads_the_package(tmp_path):
     "Or the test above would see nothing: methods of whole classes are known, with what they take and give."
     program = tmp_path / "wrong.py"
-    program.write_text("from transformer_nb.decoding import BeamSearch\nfrom transformer_nb.engine.inference import "
-                       "DecoderCache\n\ndef f(s: BeamSearch, c: DecoderCache):\n    s.run(1)\n    c.folow\n")
+    program.write_text("from transformer_nb.decode.search import BeamSearch\n"
+                       "from transformer_nb.parts.inference import DecoderCache\n\n"
+                       "def f(s: BeamSearch, c: DecoderCache):\n    s.run(1)\n    c.folow\n")
     done = pyright(program)
     assert done.returncode == 1 and "2 errors" in done.stdout, done.stdout + done.stderr

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_nb.batching import pad
-from transformer_nb.corpora import Corpus, Split
+from transformer_nb.data.batching import pad
+from transformer_nb.data.corpora import Corpus, Split
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.engine.inference import DecoderCache, decode_step, inference
+from transformer_nb.parts.inference import DecoderCache, decode_step, inference
 from transformer_nb.experiments.variations import EXTRAS, build_row
 
 SMALL = {'d_model': 32, 'vocab_size': 400, 'corpus_size': 300, 'batch_tokens': 256, 'steps': 2}

@@ -8,9 +8,9 @@ import torch
 from conftest import CHROMIUM, dom
 
 from transformer_nb import Translator
-from transformer_nb.attention_maps import (KINDS, Viewer, _asset, attention_viewer, compact, expand, forced_attention,
-                                            labels, to_words, value_norms)
 from transformer_nb.core import COLORS, InputError
+from transformer_nb.decode.viewer import (KINDS, Viewer, _asset, attention_viewer, compact, expand, forced_attention,
+                                          labels, to_words, value_norms)
 
 SENTENCE = 'a thief remembered a bus driver .'
 browser = pytest.mark.skipif(not CHROMIUM, reason='no Chromium')

@@ -20,10 +20,10 @@ from pathlib import Path
 assert Path(transformer_nb.__file__).is_relative_to(sys.prefix), transformer_nb.__file__
 commands = distribution('transformer_nb').entry_points.select(group='console_scripts')
 assert len(commands) > 5 and all(callable(command.load()) for command in commands)
+from transformer_nb.decode.translator import Translator
 from transformer_nb.english_german.grammar import Grammar
-from transformer_nb.translation import Translator
 assert len(Grammar(0).samples(3)) == 3                                  # the lexicon travels with the wheel
-from transformer_nb.attention_maps import _asset
+from transformer_nb.decode.viewer import _asset
 assert all(map(_asset, ('maps.js', 'viewer.js', 'viewer.css')))           # and so does the viewer of attention maps
 translator = Translator.from_pretrained(sys.argv[1], device='cpu')
 found = translator.translate(['a dog runs .', ''], beam=4, alpha=0.6)
@@ -85,7 +85,7 @@ def package_files():
 def test_source_distribution_is_the_package_alone(sdist):
     with tarfile.open(sdist) as tar: held = {member.name.partition('/')[2] for member in tar if member.isfile()}
     package = package_files()
-    assert 'transformer_nb/data/demo/model.safetensors' in package
+    assert 'transformer_nb/assets/demo/model.safetensors' in package
     assert package | {'pyproject.toml', 'README.md', 'LICENSE'} <= held
     assert {path.split('/')[0] for path in held if '/' in path} == {'transformer_nb', 'transformer_nb.egg-info'}
 

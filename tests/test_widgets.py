@@ -12,13 +12,13 @@ from browser import page
 from conftest import CHROMIUM, dom
 
 from transformer_nb.attention import masked_softmax
-from transformer_nb.attention_maps import Viewer, _asset
 from transformer_nb.core import InputError
-from transformer_nb.decoding import beam_search, greedy
-from transformer_nb.experiments.widgets import (DIVISORS, WIDGETS, WIDTHS, _script, beam_data, clock_data, head_data,
-                                                 mask_data, score_data, widget)
+from transformer_nb.course.widgets import (DIVISORS, WIDGETS, WIDTHS, _script, beam_data, clock_data, head_data,
+                                           mask_data, score_data, widget)
+from transformer_nb.decode.search import beam_search, greedy
+from transformer_nb.decode.translator import Translator
+from transformer_nb.decode.viewer import Viewer, _asset
 from transformer_nb.optimizer import lrate
-from transformer_nb.translation import Translator
 
 browser = pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
 NUMBER = r'(-?\d+(?:\.\d+)?(?:e-?\d+)?)'

@@ -9,9 +9,9 @@ import torch
 from conftest import ROOT
 
 from transformer_nb import checkpoints, cli
-from transformer_nb.tokenizer import train_tokenizer
+from transformer_nb.data.tokenizer import train_tokenizer
+from transformer_nb.decode.translator import Translator, as_written, naturally, writing
 from transformer_nb.transformer import Transformer, TransformerConfig
-from transformer_nb.translation import Translator, as_written, naturally, writing
 
 TABLE = [  # what people type, what the demo's corpus would hold
     ('Yesterday, my neighbour bought a new car!', 'yesterday , my neighbour bought a new car .'),

@@ -16,7 +16,7 @@ import torch
 
 from transformer_nb import checkpoints
 from transformer_nb.core import seed_everything
-from transformer_nb.training import Trainer, TrainingConfig
+from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 out, steps, options = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from notebooks import made, read, text_of, written
 
-from transformer_nb.exercises import Write, begin, exercises, find, is_first, markdown
+from transformer_nb.course.exercises import Write, begin, exercises, find, is_first, markdown
 
 ROOT = Path(__file__).parents[1]
 PARTS = ('nbs', 'transformer_nb', 'tests', 'tools', 'benchmarks', 'settings.ini', 'pyproject.toml', 'constraints.txt',
@@ -128,7 +128,7 @@ def exported(text): return re.search(r'^#\| *export', text, re.M) is not None
 def solved(text):
     "Tasks compare with the solutions, not with the reader's own code; widgets show what is right before it is written."
     text = text.replace("LIBRARY = 'transformer_nb'", "LIBRARY = 'solved'")
-    return re.sub(r'^(\s*from) transformer_nb\.(?!exercises)', r'\1 solved.', text, flags=re.M)
+    return re.sub(r'^(\s*from) transformer_nb\.(?!course\.exercises)', r'\1 solved.', text, flags=re.M)
 
 
 def copy(folder):
@@ -137,7 +137,7 @@ def copy(folder):
         source = ROOT/part
         if source.is_dir(): shutil.copytree(source, folder/part, ignore=shutil.ignore_patterns(*OTHERS))
         elif source.exists(): shutil.copy(source, folder/part)
-    own = shutil.ignore_patterns(*OTHERS, 'data')  # it reads the data of transformer_nb
+    own = shutil.ignore_patterns(*OTHERS, 'assets')  # it reads those of transformer_nb
     shutil.copytree(ROOT/'transformer_nb', folder/'solved', ignore=own)
     project, ours = folder/'pyproject.toml', '"transformer_nb.*"'
     project.write_text(project.read_text().replace(f'{ours}]', f'{ours}, "solved", "solved.*"]'))  # installed, too
@@ -151,7 +151,8 @@ def main(folder):
     for notebook in dict.fromkeys(notebook for notebook, _ in names.values()):
         own = {name: place for name, place in names.items() if place[0] == notebook}  # others may use a name, too
         rewrite(folder/'nbs'/notebook, lambda text: emptied(text, own) if exported(text) else text)
-    compared = [folder/'nbs/22_exercises.ipynb', folder/'nbs/widgets.ipynb', *(folder/'nbs/tasks').glob('*.ipynb')]
+    nbs = folder/'nbs'
+    compared = [nbs/'22_exercises.ipynb', nbs/'widgets.ipynb', *(nbs/'course/tasks').glob('*.ipynb')]
     for path in compared: rewrite(path, solved)
     subprocess.run([Path(sys.executable).with_name('nbdev-export')], cwd=folder, check=True)
     first, _ = next(iter(names.values()))
@@ -167,7 +168,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_nb.attention import *
-from transformer_nb.exercises import check, hint
+from transformer_nb.course.exercises import check, hint
 from transformer_nb.multihead import *"""
 
 
@@ -196,7 +197,8 @@ def assignment(lesson):
                           solution=False, task=False)
             yield cell('markdown', markdown(e).split('<details><summary>Solution')[0])
             yield cell('code', stub)
-            yield cell('code', f"from transformer_nb.exercises import check\n\n{own}result = check('{e.id}', {name})\n"
+            yield cell('code', f"from transformer_nb.course.exercises import check\n\n{own}"
+                       f"result = check('{e.id}', {name})\n"
                        'assert result.right, result', nbgrader=points)
 
 

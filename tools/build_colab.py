@@ -8,11 +8,12 @@ from pathlib import Path
 
 from nbdev.config import get_config
 
-from notebooks import read, text_of, written
+from notebooks import GROUND, read, text_of, written
 
 NBS = Path(__file__).parents[1] / "nbs"
 URL = get_config(NBS).git_url
-LESSONS = "[0-9]*.ipynb", "engine/*.ipynb", "english_german/*.ipynb"
+FOLDERS = "data/*.ipynb", "parts/*.ipynb", "train/*.ipynb", "interop/*.ipynb", "english_german/*.ipynb"
+LESSONS = "[0-9]*.ipynb", *GROUND, *FOLDERS
 LINES = """import os, sys
 if 'google.colab' in sys.modules:   # which has neither the package nor the files that the lessons read
     os.system('git clone --depth 1 {url} && pip install -q ./transformer_nb')

@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transformer_nb import checkpoints, cli
-from transformer_nb.corpora import load_corpus
-from transformer_nb.translation import Translator
+from transformer_nb.data.corpora import load_corpus
+from transformer_nb.decode.translator import Translator
 
-PLACE = Path(__file__).resolve().parent.parent/'transformer_nb'/'data'/'demo'
+PLACE = Path(__file__).resolve().parent.parent/'transformer_nb'/'assets'/'demo'
 MOST = 3_500_000  # bytes of the whole directory
 SETTINGS = dict(
     preset='tiny', norm='pre', dropout=0., vocab_size=2000, corpus_size=40_000, batch_tokens=1536, warmup=200,

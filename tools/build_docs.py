@@ -58,7 +58,7 @@ def process(cfg, fresh=True):
 # ---- 2. rewrites of the processed notebooks
 
 def page_names(folder):
-    "The page of each processed notebook: `{'engine/01_packing.ipynb': 'engine/packing.ipynb'}`, from its front matter."
+    "The page of each processed notebook: `{'parts/02_packing.ipynb': 'parts/packing.ipynb'}`, from its front matter."
     names = {}
     for path in sorted(folder.rglob("*.ipynb")):
         first = json.loads(path.read_text())["cells"][0]
@@ -171,7 +171,7 @@ def render(cfg, work, renamed, lessons):
     write_index(out, renamed)
     add_blank(cfg, out)
     write_reference(cfg, work, out, renamed)
-    if (cfg.lib_path / "data/demo").exists():  # the project has a trained model
+    if (cfg.lib_path / "assets/demo").exists():  # the project has a trained model
         import_module("site_live").add_live(out)  # with torch, which takes seconds to import
     add_front(cfg, out)
     slim_styles(out)

@@ -1,5 +1,5 @@
-"""Write tasks, stubs and solutions from `transformer_nb.tasks` into the lessons: `python tools/build_exercises.py`;
-with `--check` only say which lessons are not in step.
+"""Write tasks, stubs and solutions from `transformer_nb.course.tasks` into the lessons:
+`python tools/build_exercises.py`; with `--check` only say which lessons are not in step.
 
 The task of a *Your turn first* stands at the end of a Markdown cell, from `**01.1 Your turn first` on; its stub in the
 code cell with `check('01.1', …)`. The other tasks stand in the lesson's last cell, from `## Exercises` on."""
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from notebooks import read, text_of, written
 
-from transformer_nb.exercises import begin, exercises, find, is_first, markdown
+from transformer_nb.course.exercises import begin, exercises, find, is_first, markdown
 
 NBS = Path(__file__).parents[1] / 'nbs'
 

@@ -1,8 +1,8 @@
 """Write the pages in Japanese, Chinese and Korean from their translations: `python tools/build_languages.py`;
 with `--check` only say what is not in step.
 
-A translation is found by its English text in `transformer_nb/data/languages/LANGUAGE.json`. The English comes from the
-lessons (what the paper says, captions), from the exercises (tasks, hints, diagnoses) and from what `check` says."""
+A translation is found by its English text in `transformer_nb/assets/languages/LANGUAGE.json`. The English comes from
+the lessons (what the paper says, captions), from the exercises (tasks, hints, diagnoses) and from what `check` says."""
 import ast
 import json
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from notebooks import made, read, text_of, written
 
-from transformer_nb.exercises import Value, choices, diagnosis, exercises, find, flowing, fold, translations
+from transformer_nb.course.exercises import Value, choices, diagnosis, exercises, find, flowing, fold, translations
 
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
@@ -76,7 +76,7 @@ def asked(e):
 
 def spoken():
     "What `check` and `hint` say in general words: the texts that are given to `say`."
-    tree = ast.parse((ROOT / 'transformer_nb/exercises.py').read_text(encoding='utf-8'))
+    tree = ast.parse((ROOT / 'transformer_nb/course/exercises.py').read_text(encoding='utf-8'))
     calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, 'id', '') == 'say')
     return [n.args[0].value for n in calls if isinstance(n.args[0], ast.Constant)]
 

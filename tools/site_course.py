@@ -22,8 +22,8 @@ SECTION = re.compile(r"^## \[(\w+) [^\]]*\]\(\.\./(\1_\w+\.ipynb)\)$", re.M)  # 
 def exercises_of(cfg):
     "The exercises of each lesson, `{'01': ['01.1', '01.2']}`; a project may have none."
     lessons = {}
-    if (cfg.lib_path / "exercises.py").exists():
-        for exercise in import_module(f"{cfg.lib_path.name}.exercises").exercises():
+    if (cfg.lib_path / "course/exercises.py").exists():
+        for exercise in import_module(f"{cfg.lib_path.name}.course.exercises").exercises():
             lessons.setdefault(exercise.lesson, []).append(exercise.id)
     return lessons
 

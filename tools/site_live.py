@@ -8,10 +8,10 @@ from functools import cache
 
 import torch
 
-from transformer_nb.attention_maps import _asset, compact, to_words
-from transformer_nb.corpora import load_corpus
-from transformer_nb.engine.products import Int8Linear, linear_of
-from transformer_nb.translation import Translator
+from transformer_nb.data.corpora import load_corpus
+from transformer_nb.decode.translator import Translator
+from transformer_nb.decode.viewer import _asset, compact, to_words
+from transformer_nb.parts.kernels import Int8Linear, linear_of
 
 SENTENCES = [  # short ones, then those in which German orders words otherwise
     "a dog runs .",

@@ -14,7 +14,7 @@ import yaml
 from smalldocs import llms
 from smalldocs.markdown import split_front_matter
 
-from notebooks import read, text_of
+from notebooks import GROUND, read, text_of
 from site_map import LIT, figure_map
 from site_rewrites import outside_code
 
@@ -22,7 +22,7 @@ PAPER = "https://arxiv.org/html/1706.03762v7"
 COLAB = "https://colab.research.google.com/github"
 SECTION = re.compile(r"§(\d)(?:\.(\d))?(?:\.(\d))?")
 LESSON = re.compile(r"(?:.*/)?\d\d\w?_\w+\.ipynb")  # a lesson's notebook has a number
-ASIDE = ("tasks/", "languages/")  # folders of what is written again elsewhere
+ASIDE = ("course/tasks/", "languages/")  # folders of what is written again elsewhere
 DESCRIPTION = re.compile(r'(<div class="description">)(.*?)(</div>)', re.S)
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 ROOM = '<div class="quarto-title-meta"></div></header>'  # where smalldocs would name author and date
@@ -36,10 +36,15 @@ def add_reference(html, page, to_root, cfg, renamed):
         return anywhere(html, urlsplit(cfg.doc_url).path)
     html = html.replace("</head>", f"{addresses(page, cfg)}</head>", 1)
     name = {new.replace(".ipynb", ".html"): old for old, new in renamed.items()}.get(page, "")
-    if not LESSON.fullmatch(name) or name.startswith(ASIDE):
+    if not is_lesson(name):
         return html
     html = DESCRIPTION.sub(lambda m: m[1] + link_sections(m[2]) + m[3], html, count=1)
     return html.replace(ROOM, f"{lesson_links(page, name, to_root, cfg)}</header>{lesson_map(page, to_root)}", 1)
+
+
+def is_lesson(name):
+    "Whether a notebook explains something: the path and what stands beside it."
+    return name in GROUND or bool(LESSON.fullmatch(name)) and not name.startswith(ASIDE)
 
 
 def addresses(page, cfg):
@@ -104,8 +109,8 @@ def write_reference(cfg, work, out, renamed):
         (out / twin_of(new)).write_text(markdown(nb, new))
     sections = [*listed(yaml.safe_load((work / "sidebar.yml").read_text())["website"]["sidebar"]["contents"])]
     (out / "llms.txt").write_text(index(sections, nbs, cfg))
-    lessons = [new for old, new in renamed.items() if LESSON.fullmatch(old) and not old.startswith(ASIDE)]
-    course = [new for _, pages in sections for new in pages if new in lessons and "/" not in new]
+    lessons = [new for old, new in renamed.items() if is_lesson(old)]
+    course = [new for _, pages in sections for new in pages if new in lessons and "/" not in new and new not in GROUND]
     (out / "llms-full.txt").write_text("\n\n".join(markdown(essence(nbs[new]), new) for new in course))
     for old, new in renamed.items():
         if new in lessons:
@@ -116,7 +121,7 @@ def write_reference(cfg, work, out, renamed):
 
 
 def twin_of(notebook):
-    "`engine/packing.html.md` for `engine/packing.ipynb`."
+    "`parts/packing.html.md` for `parts/packing.ipynb`."
     return notebook.replace(".ipynb", ".html.md")
 
 

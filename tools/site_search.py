@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 
+from notebooks import GROUND
 from site_rewrites import SiteError
 
 LIMIT = 400_000  # bytes
@@ -104,8 +105,10 @@ def write_index(out, renamed):
 def weight_of(notebook):
     "A lesson counts for more than what stands beside the path, and that for more than a reference; tasks are left out."
     folder, name = posixpath.split(notebook)
-    if folder == "tasks":
+    if folder == "course/tasks":
         return 0
+    if notebook in GROUND:
+        return ASIDE
     if not name[0].isdigit():
         return REFERENCE
     return ASIDE if folder else LESSON

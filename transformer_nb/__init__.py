@@ -3,21 +3,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
-    from .tokenizer import Tokenizer
-    from .training import Trainer, TrainingConfig
+    from .data.tokenizer import Tokenizer
+    from .decode.translator import Translator
+    from .train.trainer import Trainer, TrainingConfig
     from .transformer import Transformer, TransformerConfig, preset
-    from .translation import Translator
 
 __version__ = "0.1.0"
 __all__ = ['Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset']
 
 _PLACES = {
-    'Tokenizer': 'tokenizer',
-    'Trainer': 'training',
-    'TrainingConfig': 'training',
+    'Tokenizer': 'data.tokenizer',
+    'Trainer': 'train.trainer',
+    'TrainingConfig': 'train.trainer',
     'Transformer': 'transformer',
     'TransformerConfig': 'transformer',
-    'Translator': 'translation',
+    'Translator': 'decode.translator',
     'preset': 'transformer',
 }
 

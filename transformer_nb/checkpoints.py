@@ -28,7 +28,7 @@ from safetensors.torch import load as tensors_from, save_file
 
 from .config import PerHead, TransformerConfig
 from .core import FAILURES, DiskError, InputError, default_device
-from .tokenizer import TokenizerLike, check_tokenizer, read_tokenizer
+from .data.tokenizer import TokenizerLike, check_tokenizer, read_tokenizer
 from .transformer import Transformer
 
 # %% ../nbs/13_checkpoints.ipynb #80c7f331
@@ -287,7 +287,7 @@ def _itself(path):
     "`path`; the old checkpoint set aside for it, where a crash came between the two renames; or what ships as 'demo'."
     if path.is_dir(): return path
     if _beside(path, 'old').is_dir(): return _beside(path, 'old')
-    return Path(str(resources.files('transformer_nb')/'data'/'demo')) if str(path) == 'demo' else path
+    return Path(str(resources.files('transformer_nb')/'assets'/'demo')) if str(path) == 'demo' else path
 
 def _pick(run, candidates, keep=()):
     "The last candidate that is valid, and what `_read` gives; each broken one after it is warned of."

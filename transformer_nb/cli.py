@@ -32,20 +32,21 @@ from tqdm import tqdm
 from . import __version__, checkpoints
 from .config import PRESETS, preset as model_preset
 from .core import FAILURES, InputError, profile, seeded
-from .corpora import Corpus, Split, decode_line, folder_files, load_corpus, read_parallel
-from .engine import cleaning, recipes, shards
-from .engine.distributed import World
-from .engine.runs import LR_FACTORS, NotFinite, out_of_memory, refuse_used
-from .evaluation import score
-from .exercises import cards
-from .interop import read_model, to_ctranslate2, to_marian, to_onnx
+from .course.exercises import cards
+from .data import cleaning, shards
+from .data.corpora import Corpus, Split, decode_line, folder_files, load_corpus, read_parallel
+from .data.tokenizer import train_tokenizer
+from .decode.evaluation import score
+from .decode.translator import Translator, plot_attention, writing
+from .experiments.parsing import Parser, f1, load_trees, plain, words_of
+from .interop.export import DISK
+from .interop.marian import read_model, to_ctranslate2, to_marian, to_onnx
 from .optimizer import lrate
-from .parsing import Parser, f1, load_trees, plain, words_of
-from .serving import DISK
-from .tokenizer import train_tokenizer
-from .training import Trainer, TrainingConfig, run_of, suited
+from .train import recipes
+from .train.distributed import World
+from .train.runs import LR_FACTORS, NotFinite, out_of_memory, refuse_used
+from .train.trainer import Trainer, TrainingConfig, run_of, suited
 from .transformer import Transformer
-from .translation import Translator, plot_attention, writing
 
 # %% ../nbs/21_cli.ipynb #cb52c818
 def _command(
@@ -447,7 +448,7 @@ def _parser(model, device):
     parser = Parser.from_pretrained(model, device)
     if parser.about.get('task') == 'parsing': return parser
     raise InputError(f"{model}: a model that translates; train one that parses with "
-        "transformer_nb.parsing.train_parser (lesson 18), or use tnb-translate")
+        "transformer_nb.experiments.parsing.train_parser (lesson 18), or use tnb-translate")
 
 def _gold(file):
     "The trees of a file as a parser is asked for them."

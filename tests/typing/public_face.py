@@ -10,7 +10,7 @@ from torch import Tensor
 from transformer_nb import Tokenizer, Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, preset
 from transformer_nb.attention import additive_attention, attention, causal_mask, padding_mask
 from transformer_nb.checkpoints import average, load, save
-from transformer_nb.decoding import beam_search
+from transformer_nb.decode.search import beam_search
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.positional_encoding import sinusoids
 

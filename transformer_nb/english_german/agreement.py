@@ -30,7 +30,7 @@ def table(
     name:str, # Name of the lexicon file: nouns, verbs, adjectives, ...
 ) -> list:    # One dict of strings a row
     "Read one file of the lexicon."
-    text = resources.files("transformer_nb").joinpath(f"data/lexicon_{name}.tsv").read_text(encoding="utf-8")
+    text = resources.files("transformer_nb").joinpath(f"assets/lexicon_{name}.tsv").read_text(encoding="utf-8")
     head, *rows = [line.split("\t") for line in text.splitlines()]
     return [dict(zip(head, row)) for row in rows]
 

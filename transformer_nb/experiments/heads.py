@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from ..attention import attention
-from ..attention_maps import labels
-from ..batching import make_batch
-from ..parsing import read_trees
-from ..translation import membership, word_ids
+from ..data.batching import make_batch
+from ..decode.translator import membership, word_ids
+from ..decode.viewer import labels
+from .parsing import read_trees
 
 # %% ../../nbs/19a_heads.ipynb #7b58a1e2
 def _entropy(p): return -torch.xlogy(p, p).sum(-1)/torch.log(torch.tensor(2.))  # bits

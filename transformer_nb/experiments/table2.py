@@ -18,12 +18,12 @@ import sacrebleu
 import torch
 from torch import Tensor
 
-from ..batching import Batch, by_length, pad
-from ..engine.costs import train_flops
-from ..evaluation import check_lines
+from ..data.batching import Batch, by_length, pad
+from ..data.tokenizer import BOS, EOS, PAD
+from ..decode.evaluation import check_lines
 from .baselines import ConvS2S, RNNSearch
-from ..tokenizer import BOS, EOS, PAD
-from ..training import Trainer, TrainingConfig
+from ..train.costs import train_flops
+from ..train.trainer import Trainer, TrainingConfig
 from ..transformer import Transformer, preset
 
 # %% ../../nbs/16a_table2.ipynb #295d0e5c

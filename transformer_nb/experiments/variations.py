@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from ..corpora import Corpus, Split
+from ..data.corpora import Corpus, Split
 from ..embeddings import Embedding
 from ..english_german.grammar import builtin_corpus
 from ..multihead import MultiHeadAttention
-from ..training import Trainer, TrainingConfig
+from ..train.trainer import Trainer, TrainingConfig
 from ..transformer import Transformer, TransformerConfig, preset
 
 # %% ../../nbs/17_variations.ipynb #1c5ce4f5
