@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from inspect import signature
+from pkgutil import resolve_name
 
 import pytest
 from conftest import ROOT, tnb
@@ -35,6 +36,12 @@ WORDS = dict(a='ein', the='der', dog='Hund', cat='Kater', bird='Vogel', sees='si
 def test_there_are_six():
     pairs = [f'wmt14-en-{lang}-{size}' for lang in ('de', 'fr') for size in ('base', 'big')]
     assert sorted(names()) == sorted([*pairs, 'multi30k', 'tatoeba'])
+
+
+@pytest.mark.parametrize('name', names())
+def test_what_a_recipe_takes_from_the_package_is_there(name):
+    text = (FOLDER/f'{name}.toml').read_text(encoding='utf-8')
+    for module, function in re.findall(r'from (transformer_nb[\w.]*) import (\w+)', text): resolve_name(f'{module}:{function}')
 
 
 @pytest.mark.parametrize('name', names())
