@@ -87,13 +87,13 @@ def test_links_become_relative(link, expected):
 
 @pytest.mark.parametrize("link, expected", [
     ("../01_attention.ipynb#r4", "../attention.ipynb#r4"),
-    ("02_costs.ipynb", "costs.ipynb"),
+    ("01_costs.ipynb", "costs.ipynb"),
     ("../train/01_costs.ipynb", "costs.ipynb"),
     ("https://host/doc/attention.html#attention", "../attention.html#attention"),
     ("https://host/doc/train/costs.html#flops", "costs.html#flops"),
 ])
 def test_links_of_a_notebook_in_a_folder(link, expected):
-    found = rw.rewrite_links(f"[a]({link})", "train/01_packing.ipynb", PAGES, "https://host/doc/")
+    found = rw.rewrite_links(f"[a]({link})", "train/02_distributed.ipynb", PAGES, "https://host/doc/")
     assert found == f"[a]({expected})"
 
 

@@ -552,7 +552,7 @@ def test_shards_of_layers_are_gathered_in_the_type_of_the_products(monkeypatch, 
         sharded.append((type(module).__name__, types))
         return module
     monkeypatch.setattr(fsdp, 'fully_shard', shard)
-    monkeypatch.setattr(torch.distributed, 'init_device_mesh', lambda *mesh: mesh)
+    monkeypatch.setattr(distributed, 'init_device_mesh', lambda *mesh: mesh)
     monkeypatch.setattr(torch.distributed, 'is_initialized', lambda: True)
     net = Objective(Transformer(preset('tiny', vocab_size=8, N=1, d_model=16, h=2)))
     parallel(net, SimpleNamespace(size=2, device=torch.device('cuda')), shard=True, dtype=dtype)

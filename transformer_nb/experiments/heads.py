@@ -30,12 +30,12 @@ def head_distance(
     kind:str       # 'encoder', 'decoder' or 'cross'
 ) -> Tensor:       # In bits, from 0 (the same weights) to 1 (no common key), shape (N·h, N·h)
     "Jensen-Shannon divergence between each two heads, averaged over queries and sentences."
-    total = torch.zeros(())
+    distances = []
     for maps in all_maps:
         p = maps[kind].flatten(0, 1)
         one, other = p[:, None], p[None]
-        total += (_entropy((one + other)/2) - (_entropy(one) + _entropy(other))/2).mean(-1)
-    return total/len(all_maps)
+        distances.append((_entropy((one + other)/2) - (_entropy(one) + _entropy(other))/2).mean(-1))
+    return torch.stack(distances).mean(0)
 
 # %% ../../nbs/19a_heads.ipynb #3aaae14f
 def attentions(
