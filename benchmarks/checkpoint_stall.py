@@ -20,6 +20,7 @@ import torch.distributed.checkpoint as dcp
 from common import keep, machine
 
 from transformer_nb import checkpoints
+from transformer_nb.train.callbacks import Checkpointing
 from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
@@ -29,7 +30,8 @@ OUT = Path(__file__).parent/'results'/'checkpoint_stall.json'
 def trainer_of(name, out):
     "A trainer in the middle of a run: weights, and an optimizer that has made a step."
     cfg = TrainingConfig(steps=10, device='cpu')
-    trainer = Trainer(Transformer(preset(name, vocab_size=37_000)), train=[([5, 6], [7, 8])], cfg=cfg, out=out)
+    trainer = Trainer(Transformer(preset(name, vocab_size=37_000)), train=[([5, 6], [7, 8])], cfg=cfg, out=out,
+        callbacks=[Checkpointing()])
     for p in trainer.model.parameters(): p.grad = torch.full_like(p, 1e-3)
     trainer.optimizer.step()
     trainer.optimizer.zero_grad()
@@ -50,8 +52,9 @@ def ways(trainer, out):
     "Name -> a function that writes one checkpoint: (seconds of stall, seconds until it is written)."
     def states(): return {'model': trainer.model.state_dict(), 'optimizer': trainer.optimizer.state_dict()}
     def disk(): return dcp.FileSystemWriter(out/'dcp', overwrite=True, sync_files=True)
-    def begun(): trainer.save(wait=False)
-    def done(_=None): trainer.written()
+    saving, = trainer.callbacks
+    def begun(): saving.save(trainer)
+    def done(_=None): saving.wait()
     return {
         'ours': lambda: timed(begun, done),
         'ours, waiting': lambda: timed(lambda: done(begun()), lambda _: None),

@@ -29,7 +29,7 @@ HELD_OUT, PAIRS = 'newstest2013', 500
 PROGRESS = re.compile(r'^ *\d+% \|.*\n', re.M)
 SMALLER = {  # more options of each command; of an option that is typed twice the second counts
     'prepare': '--vocab-size 4000',
-    'train': '--preset tiny --batch-tokens 1536 --accumulate 1 --warmup 300 --every 100 --threads 1 '
+    'train': '--preset tiny --batch-tokens 1536 --grad-accum-steps 1 --warmup 300 --save-every 100 --threads 1 '
              '--minutes {minutes:g}',
     'eval': '--json'}
 

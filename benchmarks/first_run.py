@@ -45,14 +45,14 @@ def examiner(tokenizer, pairs, seen):
 
 def train(corpus, tokenizer, steps, seed, folder):
     "One run: its checkpoints, and the average of the last five of them."
-    settings = {name: RECIPE[name] for name in ('batch_tokens', 'warmup', 'lr_factor')}
+    settings = dict(batch_tokens=RECIPE['batch_tokens'], warmup=RECIPE['warmup'], lr_scale=RECIPE['lr_factor'])
     seed_everything(seed)
     model = Transformer(preset(RECIPE['preset'], vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'],
         dropout=RECIPE['dropout']))
     seen, pairs = [], corpus['val'].pairs
     trainer = Trainer(model, tokenizer=tokenizer, train=corpus['train'].pairs, val=pairs, out=folder,
         score=examiner(tokenizer, pairs, seen),
-        cfg=TrainingConfig(**settings, steps=steps, every=50, seed=seed, device='cpu', threads=1))
+        cfg=TrainingConfig(**settings, steps=steps, save_every=50, seed=seed, device='cpu', threads=1))
     trainer.fit()
     model.load_state_dict(checkpoints.load(folder).model.state_dict())
     averaged = trainer.validate()

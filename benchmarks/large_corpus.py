@@ -117,7 +117,7 @@ print('largest', peak, file=sys.stderr)
 def trained(data, out, steps):
     "One run: seconds to its first step, peak memory of its process (pages of mapped files included)."
     run = Watch([TRAIN, str(time.time()), '--data', str(data), '--out', str(out), '--steps', str(steps),
-                 '--every', str(steps), *MODEL])
+                 '--save-every', str(steps), *MODEL])
     assert run.status == 0, run.lines
     first, largest = (float(re.search(f'{what} ([0-9.]+)', '\n'.join(run.lines))[1]) for what in ('after', 'largest'))
     return {'first_step_s': round(first, 1), 'peak_gib': round(largest/2**20, 3),

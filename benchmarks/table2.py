@@ -56,7 +56,7 @@ def prepare(name, folder):
 
 
 def settings(recipe, factor, seed, device):
-    return TrainingConfig(minutes=600, batch_tokens=recipe['batch_tokens'], warmup=RECIPE['warmup'], lr_factor=factor,
+    return TrainingConfig(minutes=600, batch_tokens=recipe['batch_tokens'], warmup=RECIPE['warmup'], lr_scale=factor,
                           seed=seed, device=device)
 
 

@@ -54,7 +54,7 @@ def one_run(row, seed, recipe, corpus, tokenizer, pairs, val, device):
     model = build_row(row, recipe['d_model'], recipe['N'], vocab_size=tokenizer.vocab_size, norm=recipe['norm'],
                       max_len=recipe['max_len'])
     settings = TrainingConfig(steps=recipe['steps'] * LONGER.get(row, 1), batch_tokens=recipe['batch_tokens'],
-                              warmup=recipe['warmup'], lr_factor=recipe['lr_factor'], seed=seed, device=device)
+                              warmup=recipe['warmup'], lr_scale=recipe['lr_factor'], seed=seed, device=device)
     found = train_row(model, pairs, val, settings, tempfile.gettempdir())
     src, ref = zip(*corpus['test'].pairs)
     bleu = score(Translator(model, tokenizer).translate(list(src)), list(ref))['BLEU']

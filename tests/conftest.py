@@ -215,5 +215,5 @@ def small_run(tmp_path_factory):
 
 def train_small(out):
     status, _, err = tnb('tnb-train', '--data', 'builtin', '--corpus-size', 2000, '--steps', 12, '--vocab-size', 800,
-        '--batch-tokens', 512, '--max-len', 64, '--every', 4, '--device', 'cpu', '--out', out)
+        '--batch-tokens', 512, '--max-len', 64, '--save-every', 4, '--device', 'cpu', '--out', out)
     assert status == 0, err

@@ -362,7 +362,7 @@ def test_a_resumed_run_takes_the_length_that_is_given_or_its_own(corpus, tmp_pat
     def length():
         settings = checkpoints.load(checkpoints.newest(tmp_path/'run')).training['settings']
         return settings['steps'], settings['minutes']
-    train(**run, steps=2, minutes=5., lr_factor=1., threads=1)
+    train(**run, steps=2, minutes=5., lr_scale=1., threads=1)
     assert length() == (2, 5.)
     train(**run, steps=3, resume=True)
     assert length() == (3, None)

@@ -83,7 +83,7 @@ def test_one_killed_process_ends_the_run(tmp_path, victim):
         )
     out, settings = (
         tmp_path / 'run',
-        '--batch-tokens 128 --accumulate 2 --max-len 32 --every 3 --device cpu --data'.split()
+        '--batch-tokens 128 --grad-accum-steps 2 --max-len 32 --save-every 3 --device cpu --data'.split()
         + [tmp_path, '--out', tmp_path / 'run'],
     )
     command = ['--no-python', BIN/'tnb-train', *settings, '--steps', 100_000]

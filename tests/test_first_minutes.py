@@ -23,8 +23,11 @@ from transformer_nb.data.tokenizer import train_tokenizer
 from transformer_nb.decode.translator import Translator
 from transformer_nb.english_german.grammar import sentence_pairs
 from transformer_nb.optimizer import lrate
-from transformer_nb.train.runs import computing
-from transformer_nb.train.trainer import Trainer, TrainingConfig, suited
+from transformer_nb.train import autotune
+from transformer_nb.train.autotune import (
+    choose_threads, default_hparams, expected_steps, torch_settings, warn_of_warmup)
+from transformer_nb.train.callbacks import BusyMachine
+from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 ROOT = Path(__file__).parents[1]
@@ -140,8 +143,8 @@ def test_a_busy_machine_and_the_number_of_cores_change_no_weight(tmp_path):
 
 def test_a_run_of_steps_measures_nothing(tmp_path, monkeypatch):
     "Neither the fastest dtype nor the fastest number of threads: what was measured would depend on the machine's load."
-    for name in ('seconds_a_step', 'choose_threads'):
-        monkeypatch.setattr(Trainer, name, lambda self: pytest.fail('measured'))
+    for place in ('transformer_nb.train.autotune.seconds_a_step', 'transformer_nb.cli.choose_threads'):
+        monkeypatch.setattr(place, lambda trainer: pytest.fail('measured'))
     monkeypatch.setattr('transformer_nb.train.trainer.fast_dtype', lambda device: pytest.fail('measured'))
     train(data=small_corpus(tmp_path), steps=2, device='cpu', out=tmp_path/'run')
     kept = checkpoints.load(tmp_path/'run').training['settings']
@@ -153,10 +156,10 @@ def test_the_warm_up_of_a_short_run_is_a_quarter_of_it(tmp_path):
     data = small_corpus(tmp_path)
     for i, (options, warmup) in enumerate((
             (dict(steps=100), 25), (dict(steps=4000), 200), (dict(steps=100, warmup=50), 50),
-            (dict(steps=100, lr_factor=.5), 200), (dict(steps=100, preset='base'), 4000))):
+            (dict(steps=100, lr_scale=.5), 200), (dict(steps=100, preset='base'), 4000))):
         kept = planned(data=data, device='cpu', out=tmp_path/f'run{i}', **options)
         assert kept.warmup == warmup, options
-    peak = lrate(25, 128, 25, planned(data=data, steps=100, device='cpu', out=tmp_path/'run').lr_factor)
+    peak = lrate(25, 128, 25, planned(data=data, steps=100, device='cpu', out=tmp_path/'run').lr_scale)
     assert peak == pytest.approx(lrate(200, 128, 200, .8))
 
 
@@ -208,15 +211,16 @@ def test_version(command):
 # Defaults
 
 def test_settings_suit_the_length():
-    few, many, steps = suited('tiny', minutes=3), suited('tiny', minutes=30), suited('tiny', steps=20_000)
+    few, many, steps = (default_hparams('tiny', **length) for length in
+        (dict(minutes=3), dict(minutes=30), dict(steps=20_000)))
     assert (few['norm'], many['norm'], steps['norm']) == ('pre', 'post', 'post')
-    assert few['warmup'] < many['warmup'] < steps['warmup'] and suited('tiny') == steps
-    assert suited('tiny', steps=1000) == few | {'threads': 1} and few['threads'] is None  # which are measured
-    papers = {'norm': 'post', 'batch_tokens': 4096, 'warmup': 4000, 'lr_factor': 1.0, 'threads': None}
-    assert suited('base', minutes=3) == suited('base', steps=3) == suited('base') == papers
+    assert few['warmup'] < many['warmup'] < steps['warmup'] and default_hparams('tiny') == steps
+    assert default_hparams('tiny', steps=1000) == few | {'threads': 1} and few['threads'] is None  # which are measured
+    papers = {'norm': 'post', 'batch_tokens': 4096, 'warmup': 4000, 'lr_scale': 1.0, 'threads': None}
+    assert default_hparams('base', minutes=3) == default_hparams('base', steps=3) == default_hparams('base') == papers
     for name, d_model in (('tiny', 128), ('small', 256)):  # the highest rate of a short run is that of a long one
-        peaks = [lrate(s['warmup'], d_model, s['warmup'], s['lr_factor'])
-                 for s in (suited(name), suited(name, steps=3), suited(name, minutes=3))]
+        peaks = [lrate(s['warmup'], d_model, s['warmup'], s['lr_scale'])
+                 for s in (default_hparams(name), default_hparams(name, steps=3), default_hparams(name, minutes=3))]
         assert peaks == [pytest.approx(peaks[0], rel=.05)]*3
 
 
@@ -245,12 +249,12 @@ def test_a_run_that_ends_inside_its_warmup_says_so_first(tmp_path, capsys):
 
 def test_minutes_are_turned_into_steps_by_measuring(tmp_path, capsys):
     trainer = new_trainer(tmp_path/'a', steps=None, minutes=1., warmup=100, threads=1)
-    trainer.timed = {1: 60.}
-    assert trainer.expected_steps() == 1
-    trainer._warn_of_warmup()
+    trainer.step_seconds = {1: 60.}
+    assert expected_steps(trainer) == 1
+    warn_of_warmup(trainer)
     assert 'about 1 steps' in capsys.readouterr().err
     measured = new_trainer(tmp_path/'b', steps=None, minutes=1., threads=1)
-    assert measured.expected_steps() == round(60/measured.timed[1])
+    assert expected_steps(measured) == round(60/measured.step_seconds[1])
 
 
 def test_a_resumed_run_keeps_what_was_chosen(tmp_path):
@@ -270,14 +274,14 @@ def test_a_resumed_run_keeps_what_was_chosen(tmp_path):
 def test_resuming_with_the_same_or_a_shorter_command_is_the_same_run(tmp_path):
     "A given rate is not stretched, what auto has measured is not measured again, and the length of the run is kept."
     run = dict(data=small_corpus(tmp_path), batch_tokens=256, device='cpu', out=tmp_path/'run')
-    train(**run, steps=4, every=2, patience=3, lr_factor=2., dtype='auto', threads=1)
+    train(**run, steps=4, save_every=2, patience=3, lr_scale=2., dtype='auto', threads=1)
     kept = checkpoints.load(checkpoints.newest(tmp_path/'run')).training['settings']
     train(**run, resume=True)                        # ended already: averaged again
-    train(**run, steps=6, lr_factor=2., dtype='auto', resume=True)
+    train(**run, steps=6, lr_scale=2., dtype='auto', resume=True)
     found = checkpoints.load(checkpoints.newest(tmp_path/'run')).training
     assert found['step'] == 6 and found['settings'] | {'steps': 4} == kept and kept['dtype'] in ('float32', 'bfloat16')
-    train(**run | {'out': tmp_path/'other'}, minutes=.02, lr_factor=2.)
-    assert checkpoints.load(tmp_path/'other').training['settings']['lr_factor'] == 2.
+    train(**run | {'out': tmp_path/'other'}, minutes=.02, lr_scale=2.)
+    assert checkpoints.load(tmp_path/'other').training['settings']['lr_scale'] == 2.
 
 
 @pytest.mark.parametrize(
@@ -297,9 +301,9 @@ def test_resuming_with_the_same_or_a_shorter_command_is_the_same_run(tmp_path):
         (('--batch-tokens', 0), 'batch_tokens 0'),
         (('--max-len', 0), 'max_len'),
         (('--bleu', -1), '--bleu -1'),
-        (('--clip', 0), 'clip 0.0'),
-        (('--lr-factor', 0), 'lr_factor 0.0'),
-        (('--every', 0), 'every 0'),
+        (('--max-grad-norm', 0), 'max_grad_norm 0.0'),
+        (('--lr-scale', 0), 'lr_scale 0.0'),
+        (('--save-every', 0), 'save_every 0'),
         (('--patience', 0), 'patience 0'),
         (('--corpus-size', 0), 'built-in corpus'),
         (('--device', 'cuda'), 'cuda'),
@@ -308,7 +312,7 @@ def test_resuming_with_the_same_or_a_shorter_command_is_the_same_run(tmp_path):
 def test_a_setting_that_makes_no_sense_is_one_line(args, what, tmp_path):
     if what == 'cuda' and torch.cuda.is_available(): pytest.skip('there is one')
     options = {name.lstrip('-').replace('-', '_'): value for name, value in zip(args[::2], args[1::2])}
-    kinds = {'minutes': float, 'clip': float, 'lr_factor': float, 'dropout': float}
+    kinds = {'minutes': float, 'max_grad_norm': float, 'lr_scale': float, 'dropout': float}
     options = {name: kinds.get(name, lambda v: v)(value) for name, value in options.items()}
     with pytest.raises(InputError) as e:
         train(
@@ -336,13 +340,13 @@ def test_a_command_called_from_python_raises_instead_of_ending_python(tmp_path):
 def test_threads_are_chosen_by_measuring_and_given_back(tmp_path, monkeypatch):
     trainer, before = new_trainer(tmp_path/'run'), torch.get_num_threads()
     seconds = {1: 10., 2: 6., 4: 5.5, 8: 1.}  # from 2 to 4 little is won: there it stops
-    monkeypatch.setattr(Trainer, 'seconds_a_step', lambda self: seconds[self.cfg.threads])
+    monkeypatch.setattr(autotune, 'seconds_a_step', lambda trainer: seconds[trainer.cfg.threads])
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 8)
-    trainer.choose_threads()
+    choose_threads(trainer)
     assert trainer.cfg.threads == 2
     monkeypatch.undo()
     given = new_trainer(tmp_path/'run', threads=1)
-    given.choose_threads()
+    choose_threads(given)
     assert given.cfg.threads == 1
     given.fit(quiet=True)
     assert torch.get_num_threads() == before
@@ -350,17 +354,17 @@ def test_threads_are_chosen_by_measuring_and_given_back(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('length, remedy', [(dict(minutes=3.), 'more minutes'), (dict(steps=6), 'or wait')])
 def test_a_run_says_once_that_other_programs_take_the_processor(length, remedy, tmp_path, capsys):
-    trainer = new_trainer(tmp_path/'run', **{'steps': None} | length)
-    with computing(trainer.device, 2):
-        for _ in range(4): trainer._watch(took=6., used=12.)   # quiet
+    trainer, machine = new_trainer(tmp_path/'run', **{'steps': None} | length), BusyMachine()
+    with torch_settings(trainer.device, 2):
+        for _ in range(4): machine.watch(trainer, took=6., used=12.)   # quiet
         assert capsys.readouterr().err == ''
-        for _ in range(6): trainer._watch(took=6., used=6.)
+        for _ in range(6): machine.watch(trainer, took=6., used=6.)
     err = capsys.readouterr().err
     assert err.count('other programs use the processor') == 1 and 'threads=1' in err and remedy in err
 
 
 def test_a_run_with_one_thread_is_not_told_to_take_fewer(tmp_path, capsys):
-    trainer = new_trainer(tmp_path/'run')
-    with computing(trainer.device, 1):
-        for _ in range(2): trainer._watch(took=6., used=3.)
+    trainer, machine = new_trainer(tmp_path/'run'), BusyMachine()
+    with torch_settings(trainer.device, 1):
+        for _ in range(2): machine.watch(trainer, took=6., used=3.)
     assert 'other programs' in (err := capsys.readouterr().err) and 'threads' not in err

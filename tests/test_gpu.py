@@ -50,7 +50,7 @@ def test_short_types_learn_what_float32_learns(dtype, off, tmp_path):
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16', 'float16'])
 def test_a_run_goes_on_where_it_stopped(dtype, tmp_path):
     "With the GPU's random numbers, which dropout draws. Sums on a GPU come in any order: not to the last bit."
-    settings = dict(dtype=dtype, every=3, cfg={'dropout': .3})
+    settings = dict(dtype=dtype, save_every=3, cfg={'dropout': .3})
     whole = trained(tmp_path/'whole', steps=6, **settings)
     trained(tmp_path/'parts', steps=3, **settings)
     torch.rand(10, device=GPU)

@@ -195,7 +195,8 @@ def data(tmp_path_factory):
 
 
 def tnb_train(data, out, steps):
-    settings = '--preset tiny --batch-tokens 128 --accumulate 2 --max-len 32 --every 20 --device cpu --steps'.split()
+    settings = ('--preset tiny --batch-tokens 128 --grad-accum-steps 2 --max-len 32 --save-every 20 --device cpu '
+                '--steps').split()
     return ['--data', data, '--out', out, *settings, steps]
 
 

@@ -239,7 +239,7 @@ def test_training_goes_on(folder, tmp_path):
     before, t = found.model.embedding.bias.detach().clone(), Translator(found.model, found.tokenizer)
     old = sum(t.score(*zip(*pairs)))
     Trainer(found.model, tokenizer=found.tokenizer, train=Split(pairs), cfg=TrainingConfig(
-        steps=20, batch_tokens=600, warmup=10, every=20), out=tmp_path/'run').fit()
+        steps=20, batch_tokens=600, warmup=10, save_every=20), out=tmp_path/'run').fit()
     assert sum(t.score(*zip(*pairs))) > old and not torch.equal(found.model.embedding.bias[:-1], before[:-1])
     t.refresh()
     again = Translator.from_pretrained(tmp_path/'run')
@@ -498,7 +498,7 @@ def test_a_trained_model_says_the_same_everywhere(tmp_path):
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(1000, 2, 96, 256, 4, dropout=0.))
     Trainer(model, tokenizer=tokenizer, train=corpus['train'], out=tmp_path/'run', cfg=TrainingConfig(
-        steps=700, warmup=200, batch_tokens=2000, lr_factor=.7, every=1000)).fit()
+        steps=700, warmup=200, batch_tokens=2000, lr_scale=.7, save_every=1000)).fit()
     t = Translator(model, tokenizer, {'src': 'en', 'tgt': 'de'})
     sources, references = zip(*corpus['test'].pairs[:500])
     rows = t.encode(sources)

@@ -23,7 +23,7 @@ def files(folder):
 def finished(tmp_path_factory):
     "A run of its own, with somebody's notes beside the checkpoints."
     out = tmp_path_factory.mktemp('finished')/'run'
-    new_trainer(out, every=1).fit(quiet=True)
+    new_trainer(out, save_every=1).fit(quiet=True)
     (out/'step-notes').mkdir()
     (out/'step-notes'/'notes.txt').write_text('mine')
     return out
@@ -59,7 +59,7 @@ def test_resuming_removes_own_old_checkpoints_and_nothing_else(finished, tmp_pat
     shutil.copytree(finished, out)
     oldest = checkpoints.steps(out)[0]
     (oldest/'why-this-one.txt').write_text('mine too')
-    again = new_trainer(out, every=1, steps=12)
+    again = new_trainer(out, save_every=1, steps=12)
     again.resume()
     again.fit(quiet=True)
     assert (out/'step-notes'/'notes.txt').read_text() == 'mine'
@@ -93,7 +93,7 @@ def test_a_file_of_ones_own_in_the_average_is_told_before_the_run(finished, tmp_
     out = tmp_path/'run'
     shutil.copytree(finished, out)
     (out/'averaged'/'test.de').write_text('mine')
-    again = new_trainer(out, every=1, steps=12)
+    again = new_trainer(out, save_every=1, steps=12)
     again.resume()
     before = files(out)
     with pytest.raises(InputError, match='test.de lies in it'): again.fit(quiet=True)

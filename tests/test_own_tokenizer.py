@@ -33,7 +33,7 @@ class Json(Letters):
 def trainer(tokenizer, out, steps):
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(tokenizer.vocab_size, 1, 16, 32, 2, max_len=256))
-    cfg = TrainingConfig(steps=steps, batch_tokens=2000, warmup=5, every=2, device='cpu')
+    cfg = TrainingConfig(steps=steps, batch_tokens=2000, warmup=5, save_every=2, device='cpu')
     return Trainer(model, tokenizer=tokenizer, train=PAIRS, cfg=cfg, out=out)
 
 

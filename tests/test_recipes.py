@@ -18,14 +18,15 @@ from transformer_nb.core import InputError
 from transformer_nb.data.corpora import load_corpus
 from transformer_nb.experiments.table2 import TABLE2
 from transformer_nb.train.recipes import FOLDER, TABLES, cost_lines, described, load_recipe, names, split_tatoeba, walk
-from transformer_nb.train.trainer import TrainingConfig
+from transformer_nb.train.trainer import TrainingConfig, current_names
 from transformer_nb.transformer import preset
 
 MEASURED = json.loads((ROOT/'benchmarks/results/recipes.json').read_text())
 NEWS = ROOT.parent/'shared'/'data'/'wmt-news'/'en-de'
 SMALL = {  # what is typed besides, so that the walk takes half a minute
     'prepare': '--vocab-size 60 --workers 1', 'clean': '--workers 1 --any-language',
-    'train': '--preset tiny --steps 250 --batch-tokens 256 --accumulate 1 --warmup 60 --lr-factor 0.5 --every 20 '
+    'train': '--preset tiny --steps 250 --batch-tokens 256 --grad-accum-steps 1 --warmup 60 --lr-scale 0.5 '
+             '--save-every 20 '
              '--average-last 3 --dropout 0 --norm pre --dtype float32 --device cpu --threads 1'}
 WORDS = dict(a='ein', the='der', dog='Hund', cat='Kater', bird='Vogel', sees='sieht', likes='mag', small='klein',
              old='alt')
@@ -65,7 +66,7 @@ def test_the_papers_runs_are_the_papers(name):
     assert recipe.prepare['vocab_size'] == (37_000 if '-de-' in name else 32_000)
     wanted = {'base': (100_000, .1, 5), 'big': (300_000, .1 if '-fr-' in name else .3, 20)}[size]
     assert tuple(recipe.train[key] for key in ('steps', 'dropout', 'average_last')) == wanted
-    assert recipe.train['batch_tokens']*recipe.train['accumulate'] == 25_000 and recipe.train['warmup'] == 4000
+    assert recipe.train['batch_tokens']*recipe.train['grad_accum_steps'] == 25_000 and recipe.train['warmup'] == 4000
     assert recipe.decode == {'beam': 4, 'alpha': .6} and recipe.train['preset'] == size
 
 
@@ -74,6 +75,7 @@ def test_the_small_ones_are_what_was_measured(name, row):
     recipe, row = load_recipe(name), MEASURED[row]
     words = shlex.split(row['command'])[1:]
     typed = {option.removeprefix('--').replace('-', '_'): value for option, value in zip(words[::2], words[1::2])}
+    typed = current_names(typed)  # it was typed before they got their names of today
     typed.pop('minutes', None)
     ours = {key: value for key, value in recipe.train.items() if key not in ('preset', 'steps', 'norm', 'threads')}
     assert {key: float(typed.pop(key)) if key != 'dtype' else typed.pop(key) for key in ours} == ours
@@ -159,7 +161,7 @@ def test_what_is_typed_wins_and_a_resumed_run_keeps_its_own(tmp_path):
     kept = about['settings']
     assert (about['recipe'], about['preset']) == ('wmt14-en-fr-big', 'tiny')
     assert (kept['steps'], kept['batch_tokens']) == (2, 256)
-    assert (kept['accumulate'], kept['warmup'], kept['average_last'], kept['every']) == (8, 4000, 20, 600)
+    assert (kept['grad_accum_steps'], kept['warmup'], kept['average_last'], kept['save_every']) == (8, 4000, 20, 600)
     status, _, err = tnb('tnb-train', '--resume', '--steps', 3, *run[2:])  # neither recipe nor corpus
     assert status == 0 and '3 steps' in err, err
     again = settings_of(tmp_path/'run')
@@ -174,7 +176,7 @@ def test_a_length_that_is_typed_takes_the_place_of_the_recipes(typed, length, tm
     kept = []
     def stop(trainer): kept.append(trainer.cfg)
     monkeypatch.setattr('transformer_nb.cli._run', stop)
-    monkeypatch.setattr('transformer_nb.cli.Trainer.choose_threads', lambda trainer: None)
+    monkeypatch.setattr('transformer_nb.cli.choose_threads', lambda trainer: None)
     tnb('tnb-train', '--recipe', 'wmt14-en-de-base', '--preset', 'tiny', '--data', 'builtin', '--corpus-size', 1000,
         '--vocab-size', 300, '--device', 'cpu', '--out', tmp_path/'run', *typed)
     assert (kept[0].steps, kept[0].minutes, kept[0].warmup) == (*length, 4000)
@@ -236,7 +238,7 @@ def test_a_file_of_ones_own_is_walked_by_its_path(tmp_path):
     assert f"--recipe {tmp_path/'mine.toml'} " in command and command.endswith('--out runs/mine')
 
 
-@pytest.mark.parametrize('other', ['batch_tokens = 3126', 'preset = "small"', 'minutes = 5', 'accumulate = 4'])
+@pytest.mark.parametrize('other', ['batch_tokens = 3126', 'preset = "small"', 'minutes = 5', 'grad_accum_steps = 4'])
 def test_hours_are_given_for_the_papers_batch_and_models_alone(other, tmp_path):
     "And whatever else a recipe of one's own says, it is described."
     text = (FOLDER/'wmt14-en-de-base.toml').read_text(encoding='utf-8')

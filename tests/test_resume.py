@@ -16,15 +16,16 @@ from conftest import begin, tnb
 
 from transformer_nb import checkpoints
 from transformer_nb.core import ProcessLost, seed_everything
-from transformer_nb.train.runs import NotFinite, Stopped
+from transformer_nb.train.callbacks import Checkpointing, Stopped
+from transformer_nb.train.runs import NotFinite
 from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 pytestmark = pytest.mark.long(30)  # all: most go on from the same two runs
 
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
-SETTINGS = ('--vocab-size 60 --batch-tokens 128 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 '
-            '--device cpu --seed 3').split()
+SETTINGS = ('--vocab-size 60 --batch-tokens 128 --grad-accum-steps 2 --warmup 20 --lr-scale 0.3 --max-len 64 '
+            '--save-every 4 --device cpu --seed 3').split()
 
 
 @pytest.fixture(scope='module')
@@ -78,12 +79,12 @@ def assert_same(run, whole):
 
 def struck_after(step, sig):
     "In the process of a run: the signal comes in the middle of the next step, however fast or slow the machine is."
-    gradients = Trainer._gradients
+    gradients = Trainer._accumulate
     def struck(self, micro_batches):
         found = gradients(self, micro_batches)
         if self.step == step: os.kill(os.getpid(), sig)
         return found
-    Trainer._gradients = struck
+    Trainer._accumulate = struck
 
 
 def strike(data, out, step, sig, *more):
@@ -172,13 +173,13 @@ def test_line_that_became_unreadable(data, whole, stopped):
 
 def test_another_model_or_corpus_is_refused(data, whole):
     for more, word in ((['--preset', 'small'], 'N is 4, not 3'), (['--src', 'de', '--tgt', 'en'], "src 'en', not 'de'"),
-                       (['--accumulate', '3'], 'accumulate 2, not 3')):
+                       (['--grad-accum-steps', '3'], 'grad_accum_steps 2, not 3')):
         status, err = run(data, whole, '--resume', *more)
         assert status == 2 and word in err and len(err.splitlines()) == 1, err
 
 
 def test_loss_that_is_no_number(data, tmp_path):
-    status, err = run(data, tmp_path/'run', '--lr-factor', '1e30')
+    status, err = run(data, tmp_path/'run', '--lr-scale', '1e30')
     assert status == 1, err
     message = err.splitlines()[-1]
     file, = (tmp_path/'run').glob('not-finite-*.json')
@@ -191,7 +192,7 @@ def trainer(out, score=None, **settings):
     model = Transformer(preset('tiny', vocab_size=40, N=1, d_model=16, d_ff=32, h=2, max_len=32))
     words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
     pairs = [(words(), words()) for _ in range(60)]
-    cfg = TrainingConfig(**{'steps': 6, 'batch_tokens': 64, 'warmup': 4, 'every': 2, 'device': 'cpu'} | settings)
+    cfg = TrainingConfig(**{'steps': 6, 'batch_tokens': 64, 'warmup': 4, 'save_every': 2, 'device': 'cpu'} | settings)
     return Trainer(model, train=pairs, val=pairs[:10], cfg=cfg, out=out, score=score)
 
 
@@ -219,18 +220,18 @@ def test_infinite_gradient_with_a_finite_loss(tmp_path):
 
 def test_early_stopping(tmp_path):
     # a rate at which nothing improves
-    patient = trainer(tmp_path, steps=400, every=1, warmup=1, lr_factor=50., patience=2)
+    patient = trainer(tmp_path, steps=400, save_every=1, warmup=1, lr_scale=50., patience=2)
     patient.fit(quiet=True)
     losses = [entry['val_loss'] for entry in patient.log]
     assert patient.step < 400 and losses.index(min(losses)) == len(losses) - 3
 
 
 def test_a_run_made_longer_keeps_its_rhythm(tmp_path):
-    trainer(tmp_path, steps=8, checkpoints=4, every=None).fit(quiet=True)
-    longer = trainer(tmp_path, steps=16, checkpoints=4, every=None)
+    trainer(tmp_path, steps=8, checkpoints=4, save_every=None).fit(quiet=True)
+    longer = trainer(tmp_path, steps=16, checkpoints=4, save_every=None)
     longer.resume()
     longer.fit(quiet=True)
-    assert longer.marks == [2, 4, 6, 8, 12, 16]
+    assert longer.checkpoint_steps == [2, 4, 6, 8, 12, 16]
 
 
 def test_metrics_reach_tensorboard(tmp_path):
@@ -248,7 +249,7 @@ def test_stopped_at_any_step(tmp_path, last):
     runs = {name: trainer(tmp_path/name) for name in ('whole', 'parts')}
     runs['whole'].fit(quiet=True)
     def train_step(step, stopped=runs['parts']):
-        if stopped.step == last - 1: stopped.stop.note(signal.SIGINT, None)
+        if stopped.step == last - 1: stopped.stop_signal = signal.SIGINT
         return Trainer.train_step(stopped, step)
     runs['parts'].train_step = train_step
     with pytest.raises(Stopped): runs['parts'].fit(quiet=True)
@@ -298,7 +299,11 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
         patched.setattr(checkpoints, '_sign', slow_sign)
         slow.fit(quiet=True)
     assert later[2] in (1, 2) and later[4] in (1, 2) and later[6] == 0  # from then on it is waited for
-    whole.save = lambda wait: Trainer.save(whole)
+    class AtOnce(Checkpointing):
+        def save(self, trainer):
+            super().save(trainer)
+            self.wait()
+    whole.callbacks[[*map(type, whole.callbacks)].index(Checkpointing)] = AtOnce()
     whole.fit(quiet=True)
     assert_same(tmp_path/'slow', tmp_path/'whole')
 

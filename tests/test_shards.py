@@ -308,7 +308,7 @@ def test_bad_text_is_refused_before_anything_is_made(text, tmp_path):
 
 # Training on them
 
-TRAIN = ('--batch-tokens 256 --accumulate 2 --warmup 20 --lr-factor 0.3 --max-len 64 --every 4 --device cpu '
+TRAIN = ('--batch-tokens 256 --grad-accum-steps 2 --warmup 20 --lr-scale 0.3 --max-len 64 --save-every 4 --device cpu '
          '--seed 3 --dropout 0.1 --norm post').split()
 
 
@@ -339,8 +339,8 @@ def test_training_is_that_on_the_text(text, whole, trained, tmp_path):
     from transformer_nb.train.trainer import Trainer, TrainingConfig
     from transformer_nb.transformer import Transformer
     with seeded(3): model = Transformer(model_preset('tiny', vocab_size=60, max_len=64, dropout=.1))
-    cfg = TrainingConfig(steps=16, batch_tokens=256, accumulate=2, warmup=20, lr_factor=.3, every=4, device='cpu',
-        seed=3)
+    cfg = TrainingConfig(steps=16, batch_tokens=256, grad_accum_steps=2, warmup=20, lr_scale=.3, save_every=4,
+        device='cpu', seed=3)
     Trainer(model, tokenizer=tokenizer, train=corpus['train'], val=corpus['val'], cfg=cfg, out=tmp_path/'run').fit(True)
     assert losses(tmp_path/'run') == losses(trained)
     assert bits(tmp_path/'run') == bits(trained)

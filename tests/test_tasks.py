@@ -5,7 +5,7 @@ import random
 import pytest
 from conftest import tnb
 
-SETTINGS = '--steps 500 --norm pre --dropout 0 --warmup 150 --lr-factor 0.4 --batch-tokens 768 --max-len 64'.split()
+SETTINGS = '--steps 500 --norm pre --dropout 0 --warmup 150 --lr-scale 0.4 --batch-tokens 768 --max-len 64'.split()
 TASKS = {'copy': list, 'reverse': lambda s: s[::-1], 'sort': sorted}
 
 

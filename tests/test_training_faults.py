@@ -25,9 +25,11 @@ from transformer_nb.data.corpora import Split
 from transformer_nb.data.tokenizer import Special, train_tokenizer
 from transformer_nb.regularization import _chunk_by_chunk, projected_loss
 from transformer_nb.train import distributed, trainer as trainer_module
+from transformer_nb.train.autotune import torch_settings
+from transformer_nb.train.callbacks import Metrics
 from transformer_nb.train.costs import matmul_rate
-from transformer_nb.train.distributed import World, parallel
-from transformer_nb.train.runs import NotFinite, computing
+from transformer_nb.train.distributed import DistributedContext, parallel
+from transformer_nb.train.runs import NotFinite
 from transformer_nb.train.trainer import Objective, Trainer, TrainingConfig, batch_loss
 from transformer_nb.transformer import Transformer, preset
 
@@ -53,7 +55,7 @@ def test_frozen_weights_stay_and_the_others_learn(tmp_path):
 
 def test_a_frozen_run_is_resumed_to_the_last_bit(tmp_path):
     def run(name, steps, resume=False):
-        trainer = new_trainer(tmp_path/name, steps=steps, cfg={'dropout': .2}, every=3)
+        trainer = new_trainer(tmp_path/name, steps=steps, cfg={'dropout': .2}, save_every=3)
         for p in trainer.model.encoder.parameters(): p.requires_grad_(False)
         if resume: trainer.resume()
         trainer.fit(quiet=True)
@@ -73,7 +75,7 @@ def test_nothing_to_train_is_refused(tmp_path):
 def test_float16_trains_and_resumes_with_its_scale(tmp_path):
     "On a CPU here; a GPU without bfloat16 takes the same way."
     def run(name, steps, resume=False):
-        trainer = new_trainer(tmp_path/name, steps=steps, dtype='float16', every=6)
+        trainer = new_trainer(tmp_path/name, steps=steps, dtype='float16', save_every=6)
         if resume: trainer.resume()
         trainer.fit(quiet=True)
         return trainer
@@ -145,14 +147,15 @@ def test_special_ids_of_the_model_rule_in_training(tmp_path):
 
 # Several processes
 
-def world(size): return SimpleNamespace(rank=0, size=size, device=torch.device('cpu'), from_first=lambda make: make())
+def world(size):
+    return SimpleNamespace(rank=0, size=size, device=torch.device('cpu'), broadcast_from_rank0=lambda make: make())
 
 
 def test_unequal_shares_of_a_sharded_run_are_refused(tmp_path):
     "Each forward pass of a shard is an exchange: unequal numbers of them would wait for each other for ever."
     tokenizer = train_tokenizer(TEXT)
     model = Transformer(preset('tiny', vocab_size=tokenizer.vocab_size, N=1, d_model=16, h=2))
-    cfg = TrainingConfig(steps=1, accumulate=3, shard=True, device='cpu')
+    cfg = TrainingConfig(steps=1, grad_accum_steps=3, shard=True, device='cpu')
     with pytest.raises(InputError, match='choose a multiple of 2'):
         Trainer(model, tokenizer=tokenizer, train=[([5], [6])]*9, cfg=cfg, out=tmp_path, world=world(2))
 
@@ -170,7 +173,8 @@ def corpus(folder):
 def test_bleu_of_a_sharded_run_is_that_of_the_whole_model(tmp_path):
     corpus(tmp_path)
     settings = (
-        '--steps 16 --every 8 --batch-tokens 128 --accumulate 2 --max-len 32 --warmup 8 --device cpu --bleu 20'.split()
+        '--steps 16 --save-every 8 --batch-tokens 128 --grad-accum-steps 2 --max-len 32 --warmup 8 --device cpu '
+        '--bleu 20'.split()
     )
     command = ['tnb-train', '--data', tmp_path, *settings, '--out']
     status, _, err = tnb(*command, tmp_path/'alone')
@@ -190,21 +194,22 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from test_first_minutes import TEXT, new_trainer
 from transformer_nb.data.batching import Batches
-from transformer_nb.train.trainer import Objective, Trainer
+from transformer_nb.train import callbacks
+from transformer_nb.train.trainer import Objective
 
-trainer = new_trainer(sys.argv[2], accumulate=2, steps=40, every=2, patience=3)
+trainer = new_trainer(sys.argv[2], grad_accum_steps=2, steps=40, save_every=2, patience=3)
 words = trainer.tokenizer.encode(TEXT)
 trainer.val = Batches(list(zip(words, words[::-1]))*5, 16, special=trainer.model.cfg)
-rank, seen, validate, forward = trainer.world.rank, [], Trainer._val_loss, Objective.forward
+rank, seen, val_loss, forward = trainer.world.rank, [], callbacks._val_loss, Objective.forward
 def watched(self, batch):
     if not self.model.training: seen.append(len(batch.src))
     return forward(self, batch)
 Objective.forward = watched
 shared = trainer.validate()
-def loss(self):
-    validate(self)
-    return -self.step if rank else self.step  # in process 1 it falls, in process 0 it rises
-Trainer._val_loss = loss
+def loss(trainer):
+    val_loss(trainer)
+    return -trainer.step if rank else trainer.step  # in process 1 it falls, in process 0 it rises
+callbacks._val_loss = loss
 trainer.fit(quiet=True)
 whole = [len(batch.src) for batch in trainer.val.once()]
 print(json.dumps([rank, shared['val_loss'], seen[:len(seen)//(1 + len(trainer.log))], whole, trainer.step]), flush=True)
@@ -229,7 +234,7 @@ sys.path.insert(0, sys.argv[1])
 from test_first_minutes import new_trainer
 from transformer_nb.train.trainer import Trainer
 
-trainer = new_trainer(sys.argv[2], accumulate=2, steps=50)
+trainer = new_trainer(sys.argv[2], grad_accum_steps=2, steps=50)
 step, rank = Trainer.train_step, trainer.world.rank
 def faulty(self, batch):
     if self.step == 3 and rank == 1: raise RuntimeError('mat1 and mat2 shapes cannot be multiplied (my own fault)')
@@ -360,12 +365,13 @@ def test_numbers_of_numpy_are_numbers(tmp_path):
     cfg = TrainingConfig(**given)
     assert cfg == TrainingConfig(steps=2, minutes=3., seed=1, device='cpu', batch_tokens=64)
     new_trainer(tmp_path/'run', **given).fit(quiet=True)
-    for wrong in ({'steps': 2.5}, {'steps': '5'}, {'minutes': '3'}, {'minutes': float('nan')}, {'clip': np.float32(0)}):
+    for wrong in ({'steps': 2.5}, {'steps': '5'}, {'minutes': '3'}, {'minutes': float('nan')},
+                  {'max_grad_norm': np.float32(0)}):
         with pytest.raises(InputError, match=f'{next(iter(wrong))} .* must be'): TrainingConfig(**{'steps': 1} | wrong)
 
 
 @pytest.mark.parametrize('training', [
-    None, {'step': 3}, {name: 0 for name in Trainer.kept} | {'settings': {'seed': 0}}])
+    None, {'step': 3}, {name: 0 for name in Trainer.STATE_FIELDS} | {'settings': {'seed': 0}}])
 def test_what_no_run_has_written_cannot_be_resumed(tmp_path, training):
     "In one line, by the library and by the command."
     trainer = new_trainer(tmp_path/'run')
@@ -414,7 +420,7 @@ def test_a_program_that_trains_keeps_its_memory_only_meanwhile(tmp_path):
 def test_a_batch_that_does_not_fit_is_no_fault_of_the_input(tmp_path, monkeypatch):
     trainer = new_trainer(tmp_path/'run', batch_tokens=1)
     def full(self, step): raise torch.OutOfMemoryError
-    monkeypatch.setattr(Trainer, '_gradients', full)
+    monkeypatch.setattr(Trainer, '_accumulate', full)
     with pytest.raises(MemoryFull, match='out of memory on a batch of 1 pairs; choose smaller batch_tokens'):
         trainer.fit(quiet=True)
 
@@ -422,8 +428,9 @@ def test_a_batch_that_does_not_fit_is_no_fault_of_the_input(tmp_path, monkeypatc
 def test_metrics_on_a_full_disk_are_one_line(tmp_path):
     trainer = new_trainer(tmp_path/'run')
     def full(step):
-        trainer.metrics.file.close()
-        trainer.metrics.file = open('/dev/full', 'w', buffering=1)
+        metrics, = (c for c in trainer.callbacks if isinstance(c, Metrics))
+        metrics.file.close()
+        metrics.file = open('/dev/full', 'w', buffering=1)
         return Trainer.train_step(trainer, step)
     trainer.train_step = full
     with pytest.raises(DiskError, match='metrics.jsonl: cannot be written .*No space left'): trainer.fit(quiet=True)
@@ -457,12 +464,12 @@ def test_an_error_of_nccl_may_be_of_this_process(kind, message, lost):
 # GPUs, imitated
 
 OURS = {'transformer_nb.' + name for name in
-    'train.trainer data.batching regularization optimizer train.distributed train.runs'.split()}
+    'train.trainer train.callbacks data.batching regularization optimizer train.distributed train.runs'.split()}
 
 
 def test_a_step_waits_for_the_gpu_once(tmp_path, monkeypatch):
     "Whatever gives Python a number of a tensor, or needs one to know a shape, would wait for the GPU."
-    trainer = new_trainer(tmp_path/'run', accumulate=3, clip=1.)
+    trainer = new_trainer(tmp_path/'run', grad_accum_steps=3, max_grad_norm=1.)
     step, waits = next(trainer.batches.stream()), Counter()
     def watched(name, plain):
         def call(*args, **options):
@@ -484,9 +491,9 @@ def test_a_step_waits_for_the_gpu_once(tmp_path, monkeypatch):
 def test_a_step_tells_its_time_and_its_stop_with_its_loss(tmp_path):
     "Two exchanges between the processes would be two waits."
     trainer = new_trainer(tmp_path/'run')
-    calls, add_up = [], trainer.world.sum
-    trainer.world.sum = lambda *values: calls.append(len(values)) or add_up(*values)
-    trainer.stop.note(15, None)
+    calls, add_up = [], trainer.world.all_reduce_sum
+    trainer.world.all_reduce_sum = lambda *values: calls.append(len(values)) or add_up(*values)
+    trainer.stop_signal = 15
     before = trainer.seconds
     trainer.train_step(next(trainer.batches.stream()))
     assert calls == [4] and trainer.stopping and trainer.seconds > before
@@ -495,14 +502,14 @@ def test_a_step_tells_its_time_and_its_stop_with_its_loss(tmp_path):
 def test_float32_uses_tensor_cores_in_a_run_and_nowhere_else(tmp_path, monkeypatch):
     precision = torch.get_float32_matmul_precision
     assert precision() == 'highest'
-    with computing(torch.device('cpu')): assert precision() == 'highest'
-    with pytest.raises(KeyError), computing(torch.device('cuda'), 1):
+    with torch_settings(torch.device('cpu')): assert precision() == 'highest'
+    with pytest.raises(KeyError), torch_settings(torch.device('cuda'), 1):
         assert precision() == 'high'
         raise KeyError
     assert precision() == 'highest'
     torch.set_float32_matmul_precision('medium')   # somebody's own choice stays
     try:
-        with computing(torch.device('cuda')): assert precision() == 'medium'
+        with torch_settings(torch.device('cuda')): assert precision() == 'medium'
     finally: torch.set_float32_matmul_precision('highest')
 
 
@@ -568,6 +575,6 @@ def test_processes_wait_for_the_slow_work_of_the_first(monkeypatch, device, back
     monkeypatch.setattr(distributed, 'default_device', torch.device)
     monkeypatch.setattr(torch.cuda, 'set_device', devices.append)
     monkeypatch.setattr(torch.distributed, 'init_process_group', lambda kind, timeout: groups.append((kind, timeout)))
-    world = World(device)
+    world = DistributedContext(device)
     assert groups == [(backend, timedelta(hours=1))] and (world.rank, world.size) == (1, 2)
     assert devices == ([torch.device('cuda', 1)] if device == 'cuda' else [])

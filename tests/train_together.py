@@ -26,14 +26,15 @@ model = Transformer(preset('tiny', vocab_size=40, N=2, d_model=16, d_ff=32, h=2,
 words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
 pairs = [(words(), words()) for _ in range(120)]
 if '--bfloat16' in options: model.float()
-cfg = TrainingConfig(steps=steps, batch_tokens=64, accumulate=4, warmup=4, clip=1., every=2, device='cpu',
+cfg = TrainingConfig(steps=steps, batch_tokens=64, grad_accum_steps=4, warmup=4, max_grad_norm=1., save_every=2,
+    device='cpu',
     shard='--shard' in options, dtype='bfloat16' if '--bfloat16' in options else 'float32')
 trainer = Trainer(model, train=pairs, val=pairs[:20], cfg=cfg, out=out)
-begun = trainer.world.from_first(lambda: bool(out.exists() and checkpoints.steps(out)))  # all see it, or none
+begun = trainer.world.broadcast_from_rank0(lambda: bool(out.exists() and checkpoints.steps(out)))  # all see it, or none
 if '--resume' in options or '--auto' in options and begun: trainer.resume()
 def hold():
     "Whoever is told to stop waits no longer."
-    while out.with_name('hold').exists() and not trainer.stop.signum: time.sleep(.01)
+    while out.with_name('hold').exists() and not trainer.stop_signal: time.sleep(.01)
 
 if '--hold' in options:
     at_once, after = trainer.train_step, int(options[options.index('--hold') + 1])

@@ -15,7 +15,7 @@ PLACE = Path(__file__).resolve().parent.parent/'transformer_nb'/'assets'/'demo'
 MOST = 3_500_000  # bytes of the whole directory
 SETTINGS = dict(
     preset='tiny', norm='pre', dropout=0., vocab_size=2000, corpus_size=40_000, batch_tokens=1536, warmup=200,
-    lr_factor=.8, steps=3000, every=250, seed=0, device='cpu', dtype='float32', threads=1,
+    lr_scale=.8, steps=3000, save_every=250, seed=0, device='cpu', dtype='float32', threads=1,
 )
 # of what the run says of itself
 KEPT = ('data', 'src', 'tgt', 'corpus_size', 'preset', 'pairs', 'step', 'averaged', 'writing')

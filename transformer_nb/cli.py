@@ -13,7 +13,7 @@ __all__ = ['RESUME', 'train_command', 'translate_command', 'evaluate_command', '
 import os
 import sys
 import warnings
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -43,9 +43,10 @@ from .interop.export import DISK
 from .interop.marian import read_model, to_ctranslate2, to_marian, to_onnx
 from .optimizer import lrate
 from .train import recipes
-from .train.distributed import World
-from .train.runs import LR_FACTORS, NotFinite, out_of_memory, refuse_used
-from .train.trainer import Trainer, TrainingConfig, run_of, suited
+from .train.distributed import DistributedContext
+from .train.autotune import LR_SCALES, choose_threads, default_hparams, expected_steps, shorten_warmup
+from .train.runs import NotFinite, out_of_memory, refuse_used
+from .train.trainer import OLD_NAMES, Trainer, TrainingConfig, read_state
 from .transformer import Transformer
 
 # %% ../nbs/21_cli.ipynb #cb52c818
@@ -83,9 +84,12 @@ def _no_more_output(): os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.file
 def _options(function, name, pos):
     "What was typed; argparse's other options are left out."
     parser, kinds = anno_parser(function, name, pos=pos), get_type_hints(function)
-    for action in parser._actions:  # an error names `int`, where the annotation says `int|None`
+    for action in list(parser._actions):  # an error names `int`, where the annotation says `int|None`
         kind = get_args(kinds.get(action.dest))
         if len(kind) == 2 and kind[1] is NoneType: action.type = kind[0]
+        for old in (old for old, name in OLD_NAMES.items() if name == action.dest):  # as older scripts spell it
+            parser.add_argument(f"--{old.replace('_', '-')}", dest=action.dest, type=action.type, default=SUPPRESS,
+                help=SUPPRESS)
     parser.add_argument('--version', action='version', version=f'transformer_nb {__version__}',
         help='Show the version and exit')
     given = parser.parse_args()
@@ -98,7 +102,7 @@ def _new(pairs, cfg, options, world):
     if isinstance(pairs, shards.Shards): tokenizer = _of_shards(pairs, vocab_size)
     else:
         sentences = (side for pair in pairs for side in pair)
-        tokenizer = world.from_first(lambda: train_tokenizer(sentences, vocab_size))
+        tokenizer = world.broadcast_from_rank0(lambda: train_tokenizer(sentences, vocab_size))
     with seeded(options['seed']): return tokenizer, Transformer(replace(cfg, vocab_size=tokenizer.vocab_size))
 
 def _writing(pairs):
@@ -115,7 +119,7 @@ def _of_shards(pairs, vocab_size):
 
 def _check_ours(found):
     "Raises `InputError` for a checkpoint that `train` has not written and cannot go on from."
-    run_of(found)
+    read_state(found)
     if found.tokenizer: return
     raise InputError(f"{found.path}: a checkpoint without tokenizer, so not of tnb-train; "
         "go on with Trainer.resume in a program of your own, or choose another --out")
@@ -134,14 +138,14 @@ def _defaults(found, world, what, asked):
     "What is taken for options that were not given: a resumed run's own, else what suits."
     if found:
         cfg = found.model.cfg
-        settings = run_of(found)['settings']
+        settings = read_state(found)['settings']
         shard = settings['shard'] and world.size > 1  # the processes of today decide
         return settings | {'norm': cfg.norm, 'dropout': cfg.dropout, 'shard': shard}
     steps, minutes = asked.get('steps', 2000), asked.get('minutes')
     dropout = 0. if what['data'] == 'builtin' else model_preset(what['preset']).dropout
     dtype = 'auto' if minutes else 'float32'
-    suits = suited(what['preset'], steps, minutes)
-    return suits | {'steps': steps, 'dropout': dropout, 'dtype': dtype, 'accumulate': world.size}
+    suits = default_hparams(what['preset'], steps, minutes)
+    return suits | {'steps': steps, 'dropout': dropout, 'dtype': dtype, 'grad_accum_steps': world.size}
 
 def _what(asked, found):
     "Corpus, languages, preset and recipe: those that were asked for, else those of the run that is resumed."
@@ -163,7 +167,7 @@ RESUME = {'nargs': '?', 'const': 'newest', 'choices': ('newest', 'auto'), 'metav
 def _found(out, resume, world):
     "The checkpoint to go on from, the same for all processes; None: a new run begins."
     if not resume: return None
-    path = world.from_first(lambda: _newest(out, resume))
+    path = world.broadcast_from_rank0(lambda: _newest(out, resume))
     if not path: return None
     if not path.is_dir():
         raise InputError(f"{path}: process {world.rank} does not find what process 0 has found; "
@@ -198,10 +202,11 @@ def train(
     recipe:str|None=None,        # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
     vocab_size:int|None=None,    # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
     batch_tokens:int|None=None,  # Padded tokens per micro-batch (default: 4096; a short run, or minutes: 1536)
-    accumulate:int|None=None,    # Micro-batches a step (default: one for each process)
+    grad_accum_steps:int|None=None, # Micro-batches a step (default: one for each process)
     warmup:int|None=None,        # Steps of rising learning rate (default: what suits preset and length; 4000 for base)
-    lr_factor:float|None=None,   # Multiplies the paper's learning rate (default: what suits preset and length; base: 1)
-    clip:float|None=None,        # Longest gradient, as a norm (default: as it comes)
+    lr_scale:float|None=None,    # Multiplies the paper's learning rate (default: what suits preset and length; base: 1)
+    max_grad_norm:float|None=None, # Longest gradient, as a norm (default: as it comes)
+    weight_decay:float|None=None, # Of matrices, decoupled from the gradient, as in AdamW (default: none)
     dropout:float|None=None,     # Share of values dropped (default: the preset's; 0 for the built-in corpus)
     max_len:int=1024,            # Longest sequence, in tokens
     norm:str|None=None,          # LayerNorm after the residual (post) or before (default: post; a short run: pre)
@@ -211,8 +216,10 @@ def train(
     threads:int|None=None,       # Threads on a CPU (default: all cores; a short run: 1; with minutes what is fastest)
     compile:bool=False,          # Compile the layers with torch.compile (needs a C++ compiler)?
     shard:bool=False,            # Under torchrun: share the weights out among the processes (FSDP2)?
-    every:int|None=None,         # Steps from checkpoint to checkpoint (default: 20 checkpoints in a run)
+    save_every:int|None=None,    # Steps from checkpoint to checkpoint (default: 20 checkpoints in a run)
     average_last:int|None=None,  # Checkpoints that are kept, and averaged at the end (default: 5; the paper's big: 20)
+    keep_best:bool=False,        # Keep the checkpoint with the best validation BLEU or loss in OUT/best, too?
+    ema:float|None=None,         # Keep a moving average of the weights in OUT/ema; its decay, for example 0.999
     patience:int|None=None,      # Checkpoints without a better validation loss before the run stops early
     bleu:int=0,                  # Validation sentences to translate for BLEU at each checkpoint
     tensorboard:bool=False,      # Write the metrics for TensorBoard too?
@@ -224,7 +231,7 @@ def train(
     asked = recipes.filled(typed, recipes.load_recipe(recipe) if recipe else None)
     if not resume: _check_unused(out)
     if bleu < 0: raise InputError(f"--bleu {bleu}: give a number of sentences, or 0 for none")
-    world = World(device)
+    world = DistributedContext(device)
     found = _found(out, resume, world)
     what = _what(asked, found)
     options = _defaults(found, world, what, asked) | asked
@@ -240,7 +247,7 @@ def train(
     tokenizer, model = (found.tokenizer, found.model) if found else _new(pairs, cfg, options, world)
     trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out,
         about=about | _writing(pairs), score=_bleu(tokenizer, val[:bleu]), world=world)
-    trainer.resumed_by, trainer.ours = '--resume', bool(resume)
+    trainer.resume_word, trainer.owns_run_dir = '--resume', bool(resume)
     del corpus, pairs  # the texts: from here on there are ids
     if found: trainer.resume(found)
     else: _plan(trainer, asked)
@@ -250,15 +257,16 @@ def train(
 def _plan(trainer, asked):
     "Fit a new run to its length; all processes measure together."
     timed = trainer.cfg.minutes
-    if timed: trainer.choose_threads()
-    if asked.keys() & {'warmup', 'lr_factor'}: return
-    if timed or trainer.about['preset'] in LR_FACTORS: trainer.shorten_warmup(trainer.expected_steps())
+    if timed: choose_threads(trainer)
+    if asked.keys() & {'warmup', 'lr_scale'}: return
+    if timed or trainer.about['preset'] in LR_SCALES:
+        trainer.cfg = shorten_warmup(trainer.cfg, expected_steps(trainer))
 
 def _run(trainer):
     beginning = _beginning(trainer)  # all processes measure together
-    if trainer.first: print(beginning, file=sys.stderr)
+    if trainer.is_main_process: print(beginning, file=sys.stderr)
     trainer.fit()
-    if trainer.first: print(_ending(trainer), file=sys.stderr)
+    if trainer.is_main_process: print(_ending(trainer), file=sys.stderr)
     trainer.world.close()
 
 def _ending(trainer):
@@ -274,19 +282,19 @@ def _length(trainer):
     cfg, bounds = trainer.cfg, []
     if cfg.steps: bounds.append(f"{cfg.steps:,} steps")
     if cfg.minutes: bounds.append(f"{cfg.minutes:g} minutes")
-    estimate = f", about {trainer.expected_steps():,} steps at the present speed" if cfg.minutes else ''
+    estimate = f", about {expected_steps(trainer):,} steps at the present speed" if cfg.minutes else ''
     return f"ends after {' or '.join(bounds)}{estimate}"
 
 def _beginning(trainer):
     "What is trained, with which settings, and how long: two lines."
     cfg, model, world = trainer.cfg, trainer.model.cfg, trainer.world
     n = sum(p.numel() for p in trainer.model.parameters())
-    peak = lrate(cfg.warmup, model.d_model, cfg.warmup, cfg.lr_factor)
+    peak = lrate(cfg.warmup, model.d_model, cfg.warmup, cfg.lr_scale)
     n_threads = cfg.threads or torch.get_num_threads()
     threads = f", {n_threads} thread{'s'*(n_threads > 1)}" if trainer.device.type == 'cpu' else ''
     return (f"{trainer.about['pairs']:,} pairs, {model.vocab_size:,} word pieces, {n/1e6:.1f} M parameters, "
         f"on {world.size} x {trainer.device.type} in {trainer.dtype}{threads}\n"
-        f"{model.norm}-norm, dropout {model.dropout:g}, {cfg.accumulate} x {cfg.batch_tokens:,} tokens per step, "
+        f"{model.norm}-norm, dropout {model.dropout:g}, {cfg.grad_accum_steps} x {cfg.batch_tokens:,} tokens per step, "
         f"learning rate up to {peak:.2g} in {cfg.warmup:,} steps, {_length(trainer)}")
 
 # %% ../nbs/21_cli.ipynb #793faa07

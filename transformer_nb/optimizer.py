@@ -24,14 +24,19 @@ def _can_fuse(param):
 
 # %% ../nbs/11_optimizer.ipynb #b26c4401
 def adam(
-    model:nn.Module # Its parameters are optimised; it must be on its device already
-) -> torch.optim.Adam:
+    model:nn.Module,      # Its parameters are optimised; it must be on its device already
+    weight_decay:float=0. # Of matrices alone, not of biases and norms; decoupled from the gradient (AdamW)
+) -> torch.optim.Optimizer:
     "Adam with the paper's β1 0.9, β2 0.98, ε 1e-9 (§5.3), fused where torch can; `lrate` sets the rate each step."
     if not any(p.requires_grad for p in model.parameters()):
         raise InputError("nothing to train: every parameter is frozen; call requires_grad_() on the model, "
             "or on the part of it to be trained")
     fused = all(_can_fuse(p) for p in {(p.device, p.dtype): p for p in model.parameters()}.values())
-    return torch.optim.Adam(model.parameters(), lr=0., betas=(.9, .98), eps=1e-9, fused=fused)
+    settings = dict(lr=0., betas=(.9, .98), eps=1e-9, fused=fused)
+    if not weight_decay: return torch.optim.Adam(model.parameters(), **settings)
+    matrices, others = ([p for p in model.parameters() if (p.dim() > 1) == is_matrix] for is_matrix in (True, False))
+    groups = [{'params': matrices, 'weight_decay': weight_decay}, {'params': others, 'weight_decay': 0.}]
+    return torch.optim.AdamW(groups, **settings)
 
 # %% ../nbs/11_optimizer.ipynb #d7b72820
 def lrate(

@@ -333,7 +333,7 @@ def train_parser(
     tokenizer = tree_tokenizer(trees, least)
     model = Transformer(TransformerConfig(vocab_size=tokenizer.vocab_size, **SIZES | sizes))
     pairs = [pair for pair in encode_trees(tokenizer, trees) if max(map(len, pair)) < model.cfg.max_len]
-    cfg = TrainingConfig(steps=steps, batch_tokens=batch_tokens, warmup=warmup, lr_factor=lr_factor, seed=seed,
+    cfg = TrainingConfig(steps=steps, batch_tokens=batch_tokens, warmup=warmup, lr_scale=lr_factor, seed=seed,
                          device=device)
     about = {'task': 'parsing', 'trees': len(trees)}
     Trainer(model, tokenizer=tokenizer, train=pairs, cfg=cfg, out=out, about=about).fit(quiet=True)

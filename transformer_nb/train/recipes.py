@@ -21,6 +21,7 @@ from ..core import InputError
 from ..data.corpora import stream_lines
 from ..data.shards import write_whole
 from .costs import BESIDES, MACHINES, PAPER_STEP, paper_utilisation, price, training_hours
+from .trainer import current_names
 from ..transformer import preset
 
 # %% ../../nbs/train/05_recipes.ipynb #rec00008
@@ -34,9 +35,9 @@ def names() -> list[str]:
 TABLES = {  # Tables of a recipe, their keys, and what a value is
     'data': dict(about=str, pairs=int, src=str, tgt=str, fetch=list, folder=str, example=str),
     'prepare': dict(vocab_size=int),
-    'train': dict(preset=str, steps=int, minutes=float, vocab_size=int, batch_tokens=int, accumulate=int, warmup=int,
-        lr_factor=float, clip=float, norm=str, dropout=float, dtype=str, threads=int, every=int, average_last=int,
-        patience=int),
+    'train': dict(preset=str, steps=int, minutes=float, vocab_size=int, batch_tokens=int, grad_accum_steps=int,
+        warmup=int, lr_scale=float, max_grad_norm=float, weight_decay=float, norm=str, dropout=float, dtype=str,
+        threads=int, save_every=int, average_last=int, ema=float, patience=int),
     'decode': dict(beam=int, alpha=float),
     'expected': dict(bleu=float, test=str, counted=str, source=str, time=str)}
 KINDS = {str: 'a text in quotes', int: 'a whole number', float: 'a number', list: 'a list of texts'}
@@ -79,6 +80,7 @@ def load_recipe(
     try: tables = tomllib.loads(path.read_text(encoding='utf-8'))
     except OSError as e: raise InputError(f"{path}: cannot be read ({e.strerror}); check the path") from None
     except ValueError as e: raise InputError(f"{path}: no TOML ({e}); correct the file") from None
+    if isinstance(tables.get('train'), dict): tables['train'] = current_names(tables['train'])
     for table, found in tables.items():
         if table not in TABLES or not isinstance(found, dict):
             raise InputError(f"{path}: {table}: no table of a recipe; there are {', '.join(f'[{t}]' for t in TABLES)}")
@@ -140,7 +142,7 @@ def cost_lines(
     machines=MACHINES  # On which machines, see `train.costs`
 ) -> list[str]:        # A line for each machine, then what they assume; none where model or batch are others
     "Hours and dollars of a run with the paper's models and batch, at best and at worst."
-    name, steps, micro_batches = (recipe.train.get(key) for key in ('preset', 'steps', 'accumulate'))
+    name, steps, micro_batches = (recipe.train.get(key) for key in ('preset', 'steps', 'grad_accum_steps'))
     size = recipe.prepare.get('vocab_size')
     papers_batch = micro_batches and micro_batches*recipe.train.get('batch_tokens', 0) == 25_000
     if not (name in PAPER_STEP and steps and size and micro_batches and papers_batch): return []

@@ -11,7 +11,9 @@ __all__ = ['ExitCode', 'OneForOne', 'Rescored', 'LinesWithSkip', 'Unattended', '
 import signal
 import sys
 
-import transformer_nb.train.runs as runs  # no `from`: these errors are the reader's, in the blank course as well
+# no `from`: these errors are the reader's, in the blank course as well
+import transformer_nb.train.callbacks as callbacks
+import transformer_nb.train.runs as runs
 from ... import core
 from ..exercises import Value, Write
 
@@ -20,7 +22,7 @@ _KINDS = {kind.__name__: kind for kind in (core.InputError, runs.NotFinite, Keyb
 
 def _raising(kind, text): # A command that ends with an error; None: it is done, and returns a number
     def command():
-        if kind == 'Stopped': raise runs.Stopped(signal.SIGTERM)
+        if kind == 'Stopped': raise callbacks.Stopped(signal.SIGTERM)
         if kind: raise _KINDS[kind](text)
         return 7
     return command

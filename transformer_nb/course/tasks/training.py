@@ -663,10 +663,10 @@ class OtherSeed(Value):
     id, level, minutes, kind = '14.6', 1, 5, 'predict'
     options = dict(a='all three', b='the order of the batches and dropout', c='the order of the batches alone',
                    d='the initial weights and dropout')
-    hints = ("Where does this `seed` go? Look at `new_trainer`, at `Trainer`, and at `_micro_step`.",)
+    hints = ("Where does this `seed` go? Look at `new_trainer` and at `new_model`: which of them has it?",)
     right = 'b'
     solution = """b: `seed` is a setting of the run. `Batches` makes the order with it, and `_micro_step` what dropout
-    draws. The initial weights come from `seed_everything(0)` in `new_trainer`, before there are any settings; so
+    draws. The initial weights come from `seed_everything(0)` in `new_model`, before there are any settings; so
     they stay. The command `tnb-train` takes its `--seed` for all three."""
     wrong = {'a': ('weights-too', "the model is made after `seed_everything(0)`, whatever the settings say"),
              'c': ('no-dropout', "`_micro_step` seeds torch's random numbers by the settings' seed, the step and the "
@@ -678,7 +678,7 @@ class Epochs(Value):
     """Steps and epochs
 
     An epoch is every sentence pair once. `trainer` took 24 steps, of one micro-batch of 1,024 tokens each. How many
-    epochs are 24 steps with `accumulate=6` and the same micro-batches?"""
+    epochs are 24 steps with `grad_accum_steps=6` and the same micro-batches?"""
     id, level, minutes, kind = '14.7', 1, 5, 'predict'
     hints = ("An epoch is every micro-batch once. How many are there, and how many does a step take?",
              "`len(trainer.batches.epoch(0))` is the number of micro-batches in an epoch.")
@@ -701,7 +701,7 @@ class FiniteLoss(Value):
     Before each update a friend's loop looks whether the loss is a number:
 
     ```python
-    loss = batch_loss(model, batch)[0]
+    loss, _ = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
     if not isfinite(loss.item()): raise NotFinite(f'step {step}')
     optimizer.zero_grad()
     loss.backward()

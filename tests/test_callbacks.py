@@ -1,0 +1,220 @@
+"""Callbacks and what is given instead of the paper's: their state is resumed, the best and the mean of all weights are
+whole and right, weight decay leaves norms and biases alone; older names of settings are read."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+import torch
+from conftest import tnb
+from test_first_minutes import new_trainer, small_corpus
+
+from transformer_nb import checkpoints
+from transformer_nb.core import InputError
+from transformer_nb.data.tokenizer import BOS
+from transformer_nb.optimizer import adam
+from transformer_nb.train.callbacks import EMA, BestCheckpoint, Callback, SampleTranslations, Stopped, default_callbacks
+from transformer_nb.train.recipes import FOLDER, load_recipe
+from transformer_nb.train.trainer import OLD_NAMES, Trainer, TrainingConfig
+
+
+def weights(path): return checkpoints.load(path).model.state_dict()
+
+
+def assert_equal(a, b): assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def stop_after(trainer, last):
+    "As Ctrl-C would, in the middle of a step."
+    def train_step(step):
+        if trainer.step == last - 1: trainer.stop_signal = 2
+        return Trainer.train_step(trainer, step)
+    trainer.train_step = train_step
+    with pytest.raises(Stopped): trainer.fit(quiet=True)
+
+
+@pytest.mark.parametrize('last', [1, 4, 5])
+def test_a_moving_average_is_resumed_to_the_last_bit(tmp_path, last):
+    settings = dict(steps=8, save_every=2, ema=.9, keep_best=True, weight_decay=.1)
+    whole = new_trainer(tmp_path/'whole', cfg={'dropout': .2}, **settings)
+    whole.fit(quiet=True)
+    stop_after(new_trainer(tmp_path/'parts', cfg={'dropout': .2}, **settings), last)
+    again = new_trainer(tmp_path/'parts', cfg={'dropout': .2}, **settings)
+    again.resume()
+    assert again.step == last
+    again.fit(quiet=True)
+    for name in ('ema', 'best', 'averaged', 'step-0000008'):
+        assert_equal(weights(tmp_path/'parts'/name), weights(tmp_path/'whole'/name))
+
+
+def test_the_moving_average_is_that_of_its_definition(tmp_path):
+    trainer = new_trainer(tmp_path/'run', steps=6, save_every=3, ema=.6)
+    mean, frozen = {}, trainer.model.encoder[0].feed_forward.W_1.weight.requires_grad_(False)
+    class Check(Callback):
+        def on_step_end(self, trainer, step, seconds):
+            keep = min(.6, (1 + trainer.step)/(10 + trainer.step))
+            for name, w in trainer.model.state_dict().items():
+                mean[name] = torch.lerp(mean[name], w, 1 - keep) if name in mean else w.clone()
+    trainer.callbacks.append(Check())
+    trainer.fit(quiet=True)
+    found = weights(tmp_path/'run'/'ema')
+    torch.testing.assert_close(found, mean)
+    assert torch.equal(found['encoder.0.feed_forward.W_1.weight'], frozen)
+    assert checkpoints.load(tmp_path/'run'/'ema').training['step'] == 6
+    assert not (tmp_path/'run'/'ema'/'optimizer.safetensors').exists()  # to translate with, not to go on from
+
+
+@pytest.mark.parametrize('scores, best', [([1, 3, 2], 2), ([3, 3, 1], 1), ([1, 2, 3], 3), (None, None)])
+def test_the_best_checkpoint_is_kept(tmp_path, scores, best):
+    "By score, the first of equals; without a score by the loss. The others go as before."
+    trainer = new_trainer(tmp_path/'run', steps=3, save_every=1, keep_best=True, average_last=1)
+    rest = iter(scores or [])
+    trainer.score = (lambda model: next(rest)) if scores else None
+    trainer.fit(quiet=True)
+    losses = [entry['val_loss'] for entry in trainer.log]
+    best = best or losses.index(min(losses)) + 1
+    assert checkpoints.load(tmp_path/'run'/'best').training['step'] == best
+    assert [path.name for path in checkpoints.steps(tmp_path/'run')] == ['step-0000003']
+
+
+def test_somebodys_own_files_in_the_place_of_the_best_are_told_first(tmp_path):
+    for name in ('best', 'ema'):
+        (tmp_path/name/name).mkdir(parents=True)
+        (tmp_path/name/name/'mine.txt').write_text('mine')
+        with pytest.raises(InputError, match='mine.txt lies in it'):
+            new_trainer(tmp_path/name, keep_best=True, ema=.9).fit(quiet=True)
+        assert [path.name for path in (tmp_path/name).rglob('*')] == [name, 'mine.txt']
+
+
+class Counter(Callback):
+    "Remembers something, and notes which hooks were called."
+    def __init__(self): self.steps, self.called = 0, []
+    def on_fit_start(self, trainer): self.called.append('start')
+    def on_validation(self, trainer, numbers): numbers['twice'] = 2*trainer.step
+    def on_checkpoint(self, trainer, numbers): self.called.append(('checkpoint', trainer.step, numbers['twice']))
+    def on_fit_end(self, trainer): self.called.append('end')
+    def on_error(self, trainer, error): self.called.append(type(error).__name__)
+    def close(self, trainer): self.called.append('close')
+    def on_step_end(self, trainer, step, seconds): self.steps += 1
+    def state_dict(self): return {'steps': self.steps}
+    def load_state_dict(self, state): self.steps = state['steps']
+
+
+def with_counter(out, **settings):
+    trainer, counter = new_trainer(out, steps=6, save_every=2, **settings), Counter()
+    trainer.callbacks.append(counter)
+    return trainer, counter
+
+
+def test_the_state_of_a_callback_is_resumed_and_its_hooks_are_called(tmp_path):
+    trainer, counter = with_counter(tmp_path/'run')
+    stop_after(trainer, 3)
+    assert counter.called == ['start', ('checkpoint', 2, 4), 'Stopped', 'close']
+    again, counter = with_counter(tmp_path/'run')
+    again.resume()
+    assert counter.steps == 3
+    again.fit(quiet=True)
+    assert counter.steps == 6
+    assert counter.called == ['start', ('checkpoint', 4, 8), ('checkpoint', 6, 12), 'end', 'close']
+    assert [entry['twice'] for entry in again.log] == [4, 8, 12]
+    kept = json.loads((tmp_path/'run'/'step-0000006'/'training.json').read_text())
+    assert kept['callbacks'] == {'Counter': {'steps': 6}}
+    plain = new_trainer(tmp_path/'run', steps=6)  # a state that nobody asks for is left alone
+    plain.resume()
+
+
+def test_a_list_of_callbacks_takes_the_place_of_the_usual_ones(tmp_path):
+    cfg = TrainingConfig(steps=2, device='cpu', keep_best=True, ema=.9, patience=2, tensorboard=True)
+    assert {EMA, BestCheckpoint} <= {type(c) for c in default_callbacks(cfg)}
+    trainer = new_trainer(tmp_path/'run', steps=2)
+    assert [type(c) for c in trainer.callbacks] == [type(c) for c in default_callbacks(trainer.cfg)]
+    alone = Trainer(trainer.model, train=[([5], [6])], cfg=trainer.cfg, out=tmp_path/'none', callbacks=[])
+    alone.fit()
+    assert alone.step == 2 and not (tmp_path/'none').exists()
+
+
+def test_an_optimizer_and_a_schedule_of_ones_own(tmp_path):
+    "Resumed with what the optimizer remembers."
+    def run(name, steps, resume=False):
+        made = new_trainer(tmp_path/name)
+        sgd = lambda model: torch.optim.SGD(model.parameters(), lr=0., momentum=.9)
+        cfg = TrainingConfig(steps=steps, batch_tokens=64, save_every=2, device='cpu')
+        trainer = Trainer(made.model, tokenizer=made.tokenizer, train=made.batches.pairs, cfg=cfg, out=tmp_path/name,
+            optimizer=sgd, schedule=lambda step: .1/step)
+        if resume: trainer.resume()
+        trainer.fit(quiet=True)
+        return trainer
+    whole = run('whole', 4)
+    assert whole.optimizer.param_groups[0]['lr'] == .1/4
+    run('parts', 2)
+    assert_equal(run('parts', 4, resume=True).model.state_dict(), whole.model.state_dict())
+
+
+def test_samples_of_translations_are_printed_and_change_nothing(tmp_path, capsys):
+    def translate(model, texts):
+        assert not model.training
+        torch.rand(3)
+        return [str(model(torch.tensor([[5, 2]]), torch.tensor([[BOS]])).argmax().item()) for _ in texts]
+    plain, seen = new_trainer(tmp_path/'plain', cfg={'dropout': .2}), new_trainer(tmp_path/'seen', cfg={'dropout': .2})
+    seen.callbacks.append(SampleTranslations(['a dog runs .', 'x'], translate))
+    for trainer in (plain, seen): trainer.fit(quiet=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3*len(seen.log) and lines[0] == 'step 1' and lines[1].startswith('  a dog runs .  ->  ')
+    assert_equal(seen.model.state_dict(), plain.model.state_dict())
+
+
+def test_weight_decay_leaves_norms_and_biases_alone(tmp_path):
+    model = new_trainer(tmp_path/'run').model
+    groups = adam(model, .1).param_groups
+    decayed = {id(p) for group in groups if group['weight_decay'] == .1 for p in group['params']}
+    names = {name for name, p in model.named_parameters() if id(p) not in decayed}
+    assert names == {name for name, p in model.named_parameters() if p.dim() == 1}
+    assert all('norm' in name or 'b' in name.rsplit('.', 1)[-1] for name in names) and names
+    other = new_trainer(tmp_path/'run', weight_decay=.1)
+    new_trainer(tmp_path/'run').save()
+    with pytest.raises(InputError, match='weight_decay None, not 0.1'): other.resume()
+    for wrong in (dict(weight_decay=0.), dict(ema=1.), dict(ema=0.)):
+        with pytest.raises(InputError): TrainingConfig(steps=1, **wrong)
+
+
+# Older names
+
+def as_before(cfg):
+    "Settings as they were written before the names of today, and without those that did not exist."
+    new = {name: old for old, name in OLD_NAMES.items()}
+    return {new.get(k, k): v for k, v in asdict(cfg).items() if k not in ('weight_decay', 'ema', 'keep_best')}
+
+
+def test_a_run_that_was_written_before_is_resumed(tmp_path):
+    "Its training.json has older names of settings, and no states of callbacks."
+    whole = new_trainer(tmp_path/'whole', steps=4, save_every=2, grad_accum_steps=2)
+    whole.fit(quiet=True)
+    old, about = checkpoints.load(tmp_path/'whole'/'step-0000002'), {}
+    about = {k: v for k, v in old.training.items() if k != 'callbacks'} | {'settings': as_before(whole.cfg)}
+    start = new_trainer(tmp_path/'old', steps=4, save_every=2, grad_accum_steps=2)
+    checkpoints.load_optimizer(old.path, start.optimizer)
+    checkpoints.save(tmp_path/'old'/'step-0000002', old.model, old.tokenizer, about, start.optimizer)
+    again = new_trainer(tmp_path/'old', steps=4, save_every=2, grad_accum_steps=2)
+    again.resume()
+    again.fit(quiet=True)
+    assert_equal(again.model.state_dict(), whole.model.state_dict())
+
+
+def test_a_command_reads_older_spellings_and_shows_none(tmp_path):
+    command = ['tnb-train', '--data', small_corpus(tmp_path), '--out', tmp_path/'run', '--device', 'cpu', '--steps', 2]
+    status, _, err = tnb(*command, '--every', 1, '--lr-factor', .5, '--clip', 1, '--accumulate', 2, '--ema', .5,
+        '--keep-best', '--weight-decay', .01)
+    assert status == 0, err
+    kept = checkpoints.load(tmp_path/'run').training['settings']
+    assert [kept[name] for name in OLD_NAMES.values()] == [2, 1., 1, .5] and kept['weight_decay'] == .01
+    assert {'ema', 'averaged'} <= {path.name for path in (tmp_path/'run').iterdir()}  # no validation split, no best
+    status, out, _ = tnb('tnb-train', '-h')
+    assert status == 0 and b'--save-every' in out and b'--lr-factor' not in out and b'--every' not in out
+
+
+def test_a_recipe_may_have_older_spellings(tmp_path):
+    text = (FOLDER/'wmt14-en-de-base.toml').read_text()
+    for old, new in OLD_NAMES.items(): text = text.replace(f'\n{new} = ', f'\n{old} = ')
+    assert '\naccumulate = 8' in text
+    (tmp_path/'mine.toml').write_text(text)
+    assert load_recipe(tmp_path/'mine.toml').train == load_recipe('wmt14-en-de-base').train
