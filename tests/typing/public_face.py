@@ -13,6 +13,7 @@ from transformer_nb.checkpoints import average, load, save
 from transformer_nb.decode.search import beam_search
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.positional_encoding import sinusoids
+from transformer_nb.train.callbacks import EMA, default_callbacks
 
 
 def the_model_of_section_3(q: Tensor, k: Tensor, v: Tensor, ids: Tensor):
@@ -68,6 +69,9 @@ def a_run(pairs: list[tuple[list[int], list[int]]], tokenizer: Tokenizer, out: P
     trainer.fit(quiet=True)
     assert_type(trainer.model, Transformer)
     assert_type(trainer.step, int)
+    def adamw(model: torch.nn.Module) -> torch.optim.Optimizer: return torch.optim.AdamW(model.parameters())
+    Trainer(model, train=pairs, cfg=cfg, out=out, optimizer=adamw, schedule=lambda step: 1 / step,
+        callbacks=[*default_callbacks(cfg), EMA(0.999)])
     trainer.fit(loud=True)  # pyright: ignore[reportCallIssue]
     TrainingConfig(step=100)  # pyright: ignore[reportCallIssue]
     found = load(out)
