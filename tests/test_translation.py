@@ -179,8 +179,8 @@ def test_order_empty_lines_and_batch_budget(copier):
 
 def test_a_str_gives_a_str_and_a_list_a_list(translator):
     text, many = 'the dog sees', ['the dog sees', 'cat']
-    for call in (translator.translate, translator.nbest, translator.sample, translator.unknown, translator.align,
-                 lambda texts: translator.score(texts, texts)):
+    for call in (translator.translate, translator.nbest, translator.sample, translator.unknown,
+                 lambda texts: translator.align(texts, texts), lambda texts: translator.score(texts, texts)):
         assert call(text) == call([text])[0] and len(call(many)) == 2 and call([]) == []
     assert isinstance(translator.translate(text), str) and isinstance(translator.score(text, text), float)
     assert translator.translate('') == '' and translator.nbest('') == [('', 0., [])]

@@ -36,9 +36,9 @@ def max_lengths(
     max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included; None: no such limit
 ) -> Tensor:       # Longest output of each sentence, in tokens with EOS, shape (b,)
     "Input length + 50 (§6.1), and never more than `max_new_tokens` or than the model can hold; `InputError` below 1."
-    if max_new_tokens is None: max_new_tokens = model.cfg.max_len
-    if max_new_tokens < 1: raise InputError(f"max_new_tokens {max_new_tokens} must be at least 1")
-    return ((src != model.cfg.pad_id).sum(1) + extra).clamp(max=min(max_new_tokens, model.cfg.max_len))
+    most = model.cfg.max_len if max_new_tokens is None else min(max_new_tokens, model.cfg.max_len)
+    if most < 1: raise InputError(f"max_new_tokens {max_new_tokens} must be at least 1")
+    return ((src != model.cfg.pad_id).sum(1) + extra).clamp(max=most)
 
 def force(
     scores:Tensor,  # Scores or log-probabilities, shape (r, V)

@@ -313,8 +313,8 @@ class Parser(Translator):
     ) -> list:       # Per sentence pairs (score, ids)
         "Decode one batch; an output may have 300 tokens more than its input (§6.3)."
         src = pad(rows, self.device, self.cfg.pad_id)
-        limits = dict(extra=300, max_new_tokens=max_new_tokens)
-        return beam_search(self.ready, src, beam, alpha, n, keep_greedy=keep_greedy, **limits)
+        return beam_search(self.ready, src, beam, alpha, n, extra=300, keep_greedy=keep_greedy,
+                           max_new_tokens=max_new_tokens)
 
 # %% ../../nbs/18_parsing.ipynb #82f7da68
 SIZES:dict = dict(N=4, d_model=128, d_ff=512, h=4, dropout=.1, norm='pre')  # The paper: 4 layers, d_model 1024
@@ -403,8 +403,9 @@ class TreesOnly(Parser):
     ) -> list:       # Per sentence pairs (score, ids)
         "Decode one batch."
         src = pad(rows, self.device, self.cfg.pad_id)
-        more = dict(keep_greedy=keep_greedy, max_new_tokens=max_new_tokens)
-        return [found[:n] for found in TreeSearch(self.tokenizer, self.ready, src, beam, alpha, n, **more).run()]
+        search = TreeSearch(self.tokenizer, self.ready, src, beam, alpha, n, keep_greedy=keep_greedy,
+                            max_new_tokens=max_new_tokens)
+        return [found[:n] for found in search.run()]
 
 # %% ../../nbs/18_parsing.ipynb #ea05cc3d
 def silver(

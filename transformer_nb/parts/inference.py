@@ -46,15 +46,15 @@ def attend_to_past(
         past_K.narrow(2, -n, n).copy_(K)
         past_V.narrow(2, -n, n).copy_(V)
     scores = Q @ past_K.transpose(2, 3)  # for few queries faster than torch's fused kernel
-    if mask is None: mask = scores.new_zeros(())
-    return torch.add(mask, scores, alpha=d_k**-.5).softmax(-1) @ past_V
+    added = scores.new_zeros(()) if mask is None else mask
+    return torch.add(added, scores, alpha=d_k**-.5).softmax(-1) @ past_V
 
 class CachedAttention(PackedAttention):
     "Multi-head attention (§3.2.2) that also attends to keys and values that are there already."
     def forward(self,
         q:Tensor,                # Queries, shape (..., n, d_model)
-        k:Tensor|None,           # Keys, shape (..., m, d_model); with a past the newest, or None: no new ones
-        v:Tensor|None,           # Values, shape (..., m, d_model), likewise
+        k:Tensor,                # Keys, shape (..., m, d_model); with a past the newest, or None: no new ones
+        v:Tensor,                # Values, shape (..., m, d_model), likewise
         mask=None,               # As for `PackedAttention`; with a past as for `attend_to_past`
         need_weights:bool=False, # Also return the weights? (without a past)
         past:tuple|None=None     # Keys and values, as for `attend_to_past`
@@ -367,4 +367,4 @@ def inference(
     release:bool=False  # Give up the model's own matrices one by one, so that none is in memory twice? It is lost then
 ):                      # An `Inference`: what `greedy`, `beam_search` and `sample` take in place of the model
     "Prepare a model once for many calls."
-    return Inference(model, int8, release) if isinstance(model, nn.Module) else model
+    return model if hasattr(model, 'step') else Inference(model, int8, release)
