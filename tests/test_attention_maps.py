@@ -14,7 +14,9 @@ from conftest import CHROMIUM, dom
 from transformer_nb.core import InputError
 from transformer_nb.course.widgets import grow_tree
 from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
-from transformer_nb.decode.translator import Translator, as_written, spell, word_ids
+from transformer_nb.decode.alignment import spell, word_ids
+from transformer_nb.decode.text import as_written
+from transformer_nb.decode.translator import Translator
 from transformer_nb.decode.viewer import (KINDS, Viewer, _asset, attention_viewer, compact, expand,
                                           forced_attention, labels, to_words)
 from transformer_nb.english_german.agreement import lexicon

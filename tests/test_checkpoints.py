@@ -272,6 +272,14 @@ def test_config_of_another_shape(ckpt, change):
     assert len(refusal(ckpt)) < 700
 
 
+def test_the_former_name_of_suppressed_tokens_is_read(ckpt):
+    cfg = json.loads((ckpt/'config.json').read_text())
+    del cfg['suppress_tokens']
+    (ckpt/'config.json').write_text(json.dumps(cfg | {'banned': [5]}))
+    sign(ckpt)
+    assert checkpoints.load(ckpt).model.cfg.suppress_tokens == (5,)
+
+
 def test_a_full_memory_is_no_broken_checkpoint(ckpt, monkeypatch):
     "Whether a configuration fits the weights is seen before there is memory for a model."
     def full(cfg):

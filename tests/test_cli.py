@@ -269,7 +269,7 @@ def test_eval_without_a_test_split_names_the_remedy(corpus, tmp_path):
 def test_the_row_for_the_greedy_path_is_an_option_of_both_commands(small_run, corpus, monkeypatch):
     "Without it the search is the published one."
     kept, search = [], Translator.search
-    def noted(*args, keep_greedy=False): return kept.append(keep_greedy) or search(*args, keep_greedy=keep_greedy)
+    def noted(*args): return kept.append(args[5]) or search(*args)
     monkeypatch.setattr(Translator, 'search', noted)
     for options in ((), ('--keep-greedy',)):
         assert tnb('tnb-translate', small_run, *options, stdin=b'a dog runs .\n')[0] == 0

@@ -12,12 +12,8 @@ from transformer_nb.data.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decode.search import (
     BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample)
-from transformer_nb.parts.inference import (
-    DecoderCache,
-    decode_step,
-    inference,
-)
-from transformer_nb.parts.kernels import BLOCK, Int8Linear, PackedLinear, int8_gain, prepared_linear
+from transformer_nb.parts.inference import inference
+from transformer_nb.parts.kernels import BLOCK, Int8Linear, PrepackedLinear, int8_gain, prepared_linear
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -67,9 +63,9 @@ def test_cached_logits_equal_teacher_forcing(changes):
         [torch.full((7, 1), BOS), torch.randint(3, 12, (7, 20), generator=torch.Generator().manual_seed(0))], 1
     )
     ready, logits = inference(model), model(src, tgt)
-    cache = DecoderCache(ready, src, tgt.shape[1])
+    cache = ready.start(src, tgt.shape[1])
     for i in range(tgt.shape[1]):
-        scores = decode_step(ready, tgt[:, i], cache)
+        scores = ready.step(tgt[:, i], cache)
         torch.testing.assert_close(scores[:, EOS:12], logits[:, i, EOS:], rtol=0, atol=1e-11)
         assert scores[:, [PAD, BOS, *range(12, BLOCK)]].isneginf().all()  # may never be said
     assert cache.length == tgt.shape[1]
@@ -83,7 +79,7 @@ def test_uncompiled_steps_give_the_same(changes, monkeypatch):
     monkeypatch.setattr('sys.version_info', (3, 14))
     plain = inference(model)
     assert greedy(plain, src) == greedy(compiled, src)
-    assert list(compiled.steps) == [1] and not plain.steps
+    assert list(compiled.traced) == [1] and not plain.traced
     for ours, theirs in zip(beam_search(plain, src, nbest=4), beam_search(compiled, src, nbest=4)):
         assert [ids for _, ids in ours] == [ids for _, ids in theirs]
         assert [score for score, _ in ours] == pytest.approx([score for score, _ in theirs], abs=1e-11)
@@ -95,19 +91,19 @@ def test_beams_share_a_pool(k):
     "Random places changed at every step, sentences leaving: each beam's scores are those of its own past."
     model, src, random_ = make(0), pad(sources(1, 6)), torch.Generator().manual_seed(k)
     ready, past, alive = inference(model), torch.full((6, k, 1), BOS), torch.arange(6)
-    cache = DecoderCache(ready, src, 40, k)
+    cache = ready.start(src, 40, k)
     for step in range(40):
-        scores = decode_step(ready, past[:, :, -1].flatten(), cache)
+        scores = ready.step(past[:, :, -1].flatten(), cache)
         whole = model(src[alive].repeat_interleave(k, 0), past.flatten(0, 1))[:, -1]
         torch.testing.assert_close(scores[:, EOS:12], whole[:, EOS:], rtol=0, atol=1e-11)
         parent = torch.randint(0, k, (len(alive), k), generator=random_)
-        cache.follow(parent)
+        cache.reorder(parent)
         new = torch.randint(3, 12, (len(alive), k, 1), generator=random_)
         past = torch.cat([past.gather(1, parent[:, :, None].expand_as(past)), new], -1)
         if step % 9 == 5:
             going = torch.ones(len(alive), dtype=torch.bool)
             going[step % len(alive)] = False
-            order = cache.leave(going)
+            order = cache.drop_finished(going)
             alive, past = alive[order], past[order]
     assert len(alive) == 2 and cache.used < 40*k
 
@@ -118,8 +114,8 @@ def test_prepared_products(rows, out):
     torch.manual_seed(rows)
     linear, x = torch.nn.Linear(32, out), torch.randn(rows, 32)
     exact = linear(x).detach()
-    torch.testing.assert_close(PackedLinear(linear)(x), exact)
-    torch.testing.assert_close(PackedLinear(linear)(x[:, None]), exact[:, None])
+    torch.testing.assert_close(PrepackedLinear(linear)(x), exact)
+    torch.testing.assert_close(PrepackedLinear(linear)(x[:, None]), exact[:, None])
     small = Int8Linear(linear)
     assert (small(x) - exact).abs().max() < .03*exact.abs().max()
     assert small(x*0).allclose(linear.bias)
@@ -147,7 +143,7 @@ def test_without_the_private_functions_the_plain_product_stays(monkeypatch):
             m.setattr(kernels, '_packed', other)
             assert prepared_linear(linear) is linear and greedy(model, src) == expected
     kernels._can_pack.cache_clear()
-    assert type(prepared_linear(linear)) is PackedLinear
+    assert type(prepared_linear(linear)) is PrepackedLinear
 
 
 OLD_CPU = torch.backends.cpu.get_cpu_capability() == 'DEFAULT'
@@ -159,7 +155,7 @@ OLD_CPU = torch.backends.cpu.get_cpu_capability() == 'DEFAULT'
 def test_the_table_is_the_prepared_matrix_itself():
     "If oneDNN takes another order one day, decoding stays right, but a single sentence loses speed."
     linear = torch.nn.Linear(256, 512)
-    prepared = PackedLinear(linear)
+    prepared = PrepackedLinear(linear)
     assert prepared.table.data_ptr() == torch.ops.mkldnn.data_ptr(prepared.packed)
     assert prepared.table[256 + 3].equal(linear.weight[64:128, 3])   # second block of outputs, input 3
 
@@ -346,6 +342,49 @@ def test_outputs_fit_into_the_model():
     model.embedding.weight.data[EOS] = 0.
     assert max_lengths(model, pad(rows)).tolist() == [9]*8
     for ids in [h[0][1] for h in beam_search(model, pad(rows))] + greedy(model, pad(rows)): assert len(ids) <= 9
+
+
+class Steps:
+    "A cache that keeps nothing but the length."
+    length = 0
+    def reorder(self, parent): pass
+    def drop_finished(self, going): return going.nonzero()[:, 0]
+
+
+class Table:
+    "Logits of the next token (column), given the newest (row): all that a search wants of a model."
+    def __init__(self, logits): self.logits, self.cfg = logits, TransformerConfig(vocab_size=len(logits), max_len=9)
+    def start(self, src, longest, k=1): return Steps()
+    def step(self, ids, cache):
+        cache.length += 1
+        return self.logits[ids]
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_a_search_asks_for_logits_alone(seed):
+    "On a table, the best of all outputs of at most 3 tokens is found by a wide beam, greedy search by hand."
+    logits = torch.randn(6, 6, generator=torch.Generator().manual_seed(seed)).double()*2
+    logits[:, [PAD, BOS]] = float('-inf')
+    table, src, logp = Table(logits), torch.tensor([[3, EOS]]), logits.log_softmax(-1)
+    total = lambda ids: sum(logp[a, b].item() for a, b in zip([BOS, *ids], [*ids, EOS]))
+    every = [[*ids] for m in range(3) for ids in product([3, 4, 5], repeat=m)]
+    best = max((total(ids)/length_penalty(len(ids) + 1, .6), ids) for ids in every)
+    (found,), = beam_search(table, src, 30, .6, max_new_tokens=3)
+    assert found.ids == best[1] and found.score == pytest.approx(best[0], abs=1e-9)
+    ids = [BOS]
+    while ids[-1] != EOS and len(ids) < 10: ids.append(int(logits[ids[-1]].argmax()))
+    assert greedy(table, src) == [[token for token in ids[1:] if token != EOS]]
+    assert sample(table, src, top_k=1) == greedy(table, src)
+
+
+@pytest.mark.parametrize('most', [1, 3])
+def test_a_limit_of_tokens(most):
+    model, src = inference(make(0)), pad(sources(0, 8))
+    for outputs in (greedy(model, src, max_new_tokens=most), sample(model, src, max_new_tokens=most),
+                    [h[0].ids for h in beam_search(model, src, max_new_tokens=most)]):
+        assert max(map(len, outputs)) <= most
+    assert max_lengths(model, src, max_new_tokens=most).tolist() == [most]*8
+    with pytest.raises(InputError, match='max_new_tokens 0 must be at least 1'): greedy(model, src, max_new_tokens=0)
 
 
 @pytest.mark.parametrize('beam, nbest', [(1, 1), (4, 1), (4, 4), (5, 2), (9, 9)])

@@ -37,8 +37,6 @@ KNOW_NO_MODEL = 'english_german.*', 'data.*'
 UPWARD = {
     ('transformer', 'checkpoints'):
         '`Transformer.from_pretrained` reads a checkpoint, wherever the class came from',
-    ('decode.translator', 'decode.viewer'):
-        '`Translator.show` draws with the viewer, which translates',
 }
 # Modules that import by a name known only at run time: tasks and right answers; packages of others.
 COMPUTED = {'course.exercises', 'interop.export'}

@@ -11,7 +11,8 @@ from conftest import small_run  # noqa: F401
 import transformer_nb
 from transformer_nb import Transformer, Translator, checkpoints
 from transformer_nb.core import InputError
-from transformer_nb.decode.translator import Alignment, Translation
+from transformer_nb.decode.alignment import Alignment
+from transformer_nb.decode.translator import Translation
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.experiments.alignment import aer, diagonal
 

@@ -216,7 +216,7 @@ def test_words_that_may_not_be_written(folder, tmp_path):
     write(tmp_path/'m/generation_config.json', generation | {'bad_words_ids': [[len(ids) - 1], [ids[first]], [3, 4]]})
     with pytest.warns(UserWarning, match=r'several pieces, such as \[3, 4\]'):
         t = Translator.from_pretrained(tmp_path/'m')
-    assert t.cfg.banned == (ids[first],)
+    assert t.cfg.suppress_tokens == (ids[first],)
     assert all(first not in found[0].tokens for found in t.nbest(SENTENCES[:10]))
 
 

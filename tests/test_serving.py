@@ -38,7 +38,7 @@ FORMS = {  # what differs from the paper's model
     'silu, deeper encoder': dict(activation='silu', N=2, N_decoder=1),
     'gelu, deeper decoder, bias of the softmax': dict(activation='gelu', N_decoder=3, softmax_bias=True),
     'own source': dict(tie='output', src_vocab_size=220, positions='learned'),
-    'three matrices': dict(tie='none', src_vocab_size=220, norm='pre', banned=(5, 6, 7, 8)),
+    'three matrices': dict(tie='none', src_vocab_size=220, norm='pre', suppress_tokens=(5, 6, 7, 8)),
     'own softmax matrix': dict(tie='input', softmax_bias=True, bias=True),
 }
 
@@ -126,7 +126,7 @@ def test_the_two_halves_are_the_model(form):
     src = pad(sources(found, 5))
     tgt = torch.cat([torch.full((5, 1), cfg.bos_id), torch.randint(9, cfg.vocab_size, (5, 6))], 1)
     expected, memory, step = model(src, tgt), SourceSide(model)(src), OneStep(model)
-    barred = {cfg.pad_id, cfg.bos_id, *cfg.banned}
+    barred = {cfg.pad_id, cfg.bos_id, *cfg.suppress_tokens}
     past = [torch.zeros(5, cfg.h, 0, d) for _ in model.decoder for d in (cfg.d_k, cfg.d_v)]
     for i in range(tgt.shape[1]):
         scores, past = step(tgt[:, i], torch.tensor(i), src, memory, past)
@@ -195,7 +195,7 @@ def test_other_models_as_onnx(tmp_path, monkeypatch):
     monkeypatch.setattr(export_module, 'ONE_FILE', 0)
     for name in ('onnx', 'onnxscript', 'onnxruntime'): pytest.importorskip(name)
     found = make(norm='pre', positions='learned', tie='none', src_vocab_size=220, activation='gelu', N=2, N_decoder=1,
-                 bias=True, softmax_bias=True, d_k=4, d_v=12, banned=(5, 6, 7, 8))
+                 bias=True, softmax_bias=True, d_k=4, d_v=12, suppress_tokens=(5, 6, 7, 8))
     to_onnx(found, tmp_path/'onnx')
     assert {'encoder.onnx.data', 'decoder.onnx.data'} <= {file.name for file in (tmp_path/'onnx').iterdir()}
     rows = sources(found, 20)

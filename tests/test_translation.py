@@ -14,8 +14,10 @@ from transformer_nb.data.tokenizer import EOS, PAD, train_tokenizer
 from transformer_nb.decode import translator as translator_module
 from transformer_nb.decode.evaluation import compare, score
 from transformer_nb.decode.search import beam_search, length_penalty
-from transformer_nb.decode.translator import (
-    TooLong, Translator, _side_by_side, between_words, clean, plot_attention, rejoin, split_text)
+from transformer_nb.decode.alignment import between_words
+from transformer_nb.decode.text import clean, rejoin, split_text
+from transformer_nb.decode.translator import TooLong, Translator, _side_by_side
+from transformer_nb.decode.viewer import plot_attention
 from transformer_nb.experiments.table2 import paper_bleu, paper_tokens
 from transformer_nb.transformer import Transformer, TransformerConfig
 
@@ -120,8 +122,30 @@ def test_a_newline_of_the_vocabulary_stays_inside_its_line():
     assert found.translate(['dog', 'cat']) == ['one two three']*2
 
 
+@pytest.mark.parametrize('alpha', [0., .6, 1.])
+def test_scores_of_nbest_and_score_agree(copier, alpha):
+    "With the same length penalty; both leave out what is never said. (Cut into other pieces, it is another output.)"
+    asked = SENTENCES[:40]
+    for text, hyps in zip(asked, copier.nbest(asked, alpha=alpha, n=3)):
+        for hyp in hyps:
+            (_, target), = copier._pairs([text], [hyp.text])
+            if copier.tokenizer.target.pieces(target[:-1]) != hyp.tokens: continue
+            assert copier.score(text, hyp.text, alpha=alpha) == pytest.approx(hyp.score, abs=1e-4)
+    best = [hyps[0] for hyps in copier.nbest(asked, alpha=alpha)]
+    found = copier.score(asked, [hyp.text for hyp in best], alpha=alpha)
+    assert found == pytest.approx([hyp.score for hyp in best], abs=1e-4)
+
+
+def test_a_text_in_parts_has_the_sum_of_its_parts_scores(copier):
+    "`score` does not take a text apart: which part of a translation belongs to which part of a text, nobody has said."
+    lines = [line for line in SENTENCES if '。' not in line and '니다' not in line][200:230]
+    whole, parts = copier.nbest(' '.join(lines))[0], copier.nbest(lines)
+    assert whole.score == pytest.approx(sum(hyps[0].score for hyps in parts), abs=1e-3)
+    with pytest.raises(TooLong): copier.score(' '.join(lines), whole.text)
+
+
 def test_scores_differ_by_the_length_penalty(copier):
-    "`nbest` divides by it, `score` does not; both leave out what is never said."
+    "`nbest` divides by it, `score` does not unless it is told to."
     for alpha in (0., .6):
         for text, (best, *_) in zip(SENTENCES[:8], copier.nbest(SENTENCES[:8], alpha=alpha)):
             whole = best.score*length_penalty(len(best.tokens) + 1, alpha)
@@ -153,9 +177,26 @@ def test_order_empty_lines_and_batch_budget(copier):
     assert [copier.translate([line])[0] for line in lines[:12]] == found[:12]
 
 
-def test_a_string_is_not_a_list(translator):
-    for call in (translator.translate, translator.nbest):
-        with pytest.raises(TypeError, match='put the sentence into a list'): call('a dog runs .')
+def test_a_str_gives_a_str_and_a_list_a_list(translator):
+    text, many = 'the dog sees', ['the dog sees', 'cat']
+    for call in (translator.translate, translator.nbest, translator.sample, translator.unknown,
+                 lambda texts: translator.align(texts, texts), lambda texts: translator.score(texts, texts)):
+        assert call(text) == call([text])[0] and len(call(many)) == 2 and call([]) == []
+    assert isinstance(translator.translate(text), str) and isinstance(translator.score(text, text), float)
+    assert translator.translate('') == '' and translator.nbest('') == [('', 0., [])]
+    with pytest.raises(TypeError, match='put the sentence into a list'): translator.encode(text)
+    with pytest.raises(InputError, match='1 texts and 2 translations'): translator.score(text, many)
+
+
+def test_no_translation_is_longer_than_it_may_be(translator):
+    for limit in (1, 2, 5):
+        found = translator.nbest(SENTENCES[:20], max_new_tokens=limit)
+        assert max(len(hyp.tokens) for hyps in found for hyp in hyps) <= limit
+        assert translator.translate(SENTENCES[:20], max_new_tokens=limit) == [hyps[0].text for hyps in found]
+    assert all(len(translator.tokenizer.target.encode([line])[0]) <= 9
+               for line in translator.sample(SENTENCES[:20], max_new_tokens=3))
+    assert translator.translate(SENTENCES[:20], max_new_tokens=999) == translator.translate(SENTENCES[:20])
+    with pytest.raises(InputError, match='max_new_tokens 0'): translator.translate('dog', max_new_tokens=0)
 
 
 @pytest.mark.parametrize(

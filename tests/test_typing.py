@@ -89,7 +89,7 @@ def test_pyright_reads_the_package(tmp_path):
     "Or the test above would see nothing: methods of whole classes are known, with what they take and give."
     program = tmp_path / "wrong.py"
     program.write_text("from transformer_nb.decode.search import BeamSearch\n"
-                       "from transformer_nb.parts.inference import DecoderCache\n\n"
-                       "def f(s: BeamSearch, c: DecoderCache):\n    s.run(1)\n    c.folow\n")
+                       "from transformer_nb.parts.inference import KVCache\n\n"
+                       "def f(s: BeamSearch, c: KVCache):\n    s.run(1)\n    c.reordr\n")
     done = pyright(program)
     assert done.returncode == 1 and "2 errors" in done.stdout, done.stdout + done.stderr

@@ -8,7 +8,7 @@ import torch
 from transformer_nb.data.batching import pad
 from transformer_nb.data.corpora import Corpus, Split
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.parts.inference import DecoderCache, decode_step, inference
+from transformer_nb.parts.inference import inference
 from transformer_nb.experiments.variations import EXTRAS, build_row
 
 SMALL = {'d_model': 32, 'vocab_size': 400, 'corpus_size': 300, 'batch_tokens': 256, 'steps': 2}
@@ -69,6 +69,6 @@ def test_fast_decoding_of_every_kind_of_model(row):
     model = build_row(row, 32, 2, vocab_size=50, max_len=20).double().eval()
     src, tgt = pad([[5, 6, 7, 2], [8, 9, 2]]), torch.tensor([[1, 4, 7, 9], [1, 8, 5, 6]])
     ready = inference(model)
-    cache = DecoderCache(ready, src, 4)
-    steps = torch.stack([decode_step(ready, ids, cache) for ids in tgt.unbind(1)], 1)
+    cache = ready.start(src, 4)
+    steps = torch.stack([ready.step(ids, cache) for ids in tgt.unbind(1)], 1)
     torch.testing.assert_close(steps[..., 2:50], model(src, tgt)[..., 2:], rtol=0, atol=1e-11)

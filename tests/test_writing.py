@@ -10,7 +10,8 @@ from conftest import ROOT
 
 from transformer_nb import checkpoints, cli
 from transformer_nb.data.tokenizer import train_tokenizer
-from transformer_nb.decode.translator import Translator, as_written, naturally, writing
+from transformer_nb.decode.text import as_written, naturally, writing
+from transformer_nb.decode.translator import Translator
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 TABLE = [  # what people type, what the demo's corpus would hold

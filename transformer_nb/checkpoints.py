@@ -368,6 +368,7 @@ def _model(path, data):
 def _blank(file, data):
     "The model that a config.json describes, without memory for its weights."
     cfg = _json(file, data)
+    if 'banned' in cfg: cfg['suppress_tokens'] = cfg.pop('banned')  # as it was called once
     if unknown := sorted(cfg.keys() - {f.name for f in fields(TransformerConfig)}):
         raise InputError(f"{file}: unknown field {unknown[0]!r}; use the version of transformer_nb that wrote it")
     with (_refusing(file, 'describes no model', TypeError, ValueError, ArithmeticError, RuntimeError),

@@ -37,7 +37,9 @@ from .data import cleaning, shards
 from .data.corpora import Corpus, Split, decode_line, folder_files, load_corpus, read_parallel
 from .data.tokenizer import train_tokenizer
 from .decode.evaluation import score
-from .decode.translator import Translator, plot_attention, writing
+from .decode.text import writing
+from .decode.translator import Translator
+from .decode.viewer import plot_attention
 from .experiments.parsing import Parser, f1, load_trees, plain, words_of
 from .interop.export import DISK
 from .interop.marian import read_model, to_ctranslate2, to_marian, to_onnx
@@ -366,15 +368,18 @@ def translate(
     lines:int=256,           # Lines translated together, at most
     int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
     parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
+    max_new_tokens:int|None=None, # Tokens of a translation, at most (default: those of its line and 50 more)
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
-    device:str='auto'        # cpu, cuda, mps, or auto
+    device:str='auto',       # cpu, cuda, mps, or auto
+    dtype:str='auto',        # float32, bfloat16, float16, or auto
+    revision:str|None=None   # Of a model on the Hub: branch, tag or commit
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
-    translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
+    translator = Translator.from_pretrained(model, device, dtype, int8, revision, keep_model=False)
     told = set()
     def answer(group, first):
         _tell_unknown(translator, group, told)
-        found = translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel, keep_greedy)
+        found = translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel, keep_greedy, max_new_tokens)
         for i, hyps in enumerate(found, first):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)

@@ -35,8 +35,9 @@ def _check_special_ids(cfg):
     if max(special) >= cfg.vocab_size or len(set(special)) < 3:
         raise InputError(f"pad_id, bos_id and eos_id must be three different ids below vocab_size {cfg.vocab_size}, "
                          f"not {special}")
-    if not all(0 <= i < cfg.vocab_size and i != cfg.eos_id for i in cfg.banned):
-        raise InputError(f"banned must hold ids below vocab_size {cfg.vocab_size}, without eos_id, not {cfg.banned}")
+    if not all(0 <= i < cfg.vocab_size and i != cfg.eos_id for i in cfg.suppress_tokens):
+        raise InputError(f"suppress_tokens must hold ids below vocab_size {cfg.vocab_size}, without eos_id, "
+                         f"not {cfg.suppress_tokens}")
 
 def _check_kinds(cfg):
     for name, kinds in KINDS.items():
@@ -91,7 +92,7 @@ class TransformerConfig:
     src_vocab_size:int|None = None # Tokens of the source, if it has a matrix of its own; None: vocab_size
     softmax_bias:bool = False      # A bias in the softmax map?
     N_decoder:int|None = None      # Layers of the decoder; None: N
-    banned:tuple = ()              # Ids that decoding never writes, besides padding and BOS
+    suppress_tokens:tuple = ()     # Ids that decoding never writes, besides padding and BOS
 
     def __post_init__(self):
         "Raises `InputError` for a value that no model can have; works out the widths of a head."
@@ -104,7 +105,7 @@ class TransformerConfig:
         for name in ('N_decoder', 'src_vocab_size'):
             if getattr(self, name) is not None: _check_whole(name, getattr(self, name), 1)
         for name in ('dropout', 'label_smoothing'): _check_share(name, getattr(self, name))
-        object.__setattr__(self, 'banned', tuple(self.banned))
+        object.__setattr__(self, 'suppress_tokens', tuple(self.suppress_tokens))
         _check_special_ids(self)
         _check_kinds(self)
 

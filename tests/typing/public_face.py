@@ -49,6 +49,8 @@ def a_translator(texts: list[str]):
     t = Translator.from_pretrained("runs/mine", device="auto", dtype="auto", int8=False)
     assert_type(t, Translator)
     german: list[str] = t.translate(texts, beam=4, alpha=0.6)
+    one: str = t.translate(texts[0], max_new_tokens=20)
+    print(one, t.score(texts[0], one, alpha=0.6) + 1)
     for hypotheses in t.nbest(texts, n=4):
         for h in hypotheses:
             print(h.text.upper(), h.score + 1, len(h.tokens))

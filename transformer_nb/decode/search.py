@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..core import InputError
-from ..parts.inference import DecoderCache, decode_step, inference, own_precision
+from ..parts.inference import inference, own_precision
 
 # %% ../../nbs/15_decoding.ipynb #833ca62d
 def length_penalty(
@@ -32,10 +32,13 @@ def length_penalty(
 def max_lengths(
     model,         # Transformer or Inference, for its cfg
     src:Tensor,    # Source ids, shape (b, n)
-    extra:int=50   # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
+    extra:int=50,  # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
+    max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included; None: no such limit
 ) -> Tensor:       # Longest output of each sentence, in tokens with EOS, shape (b,)
-    "Input length + 50 (§6.1), and never more than the model can hold."
-    return ((src != model.cfg.pad_id).sum(1) + extra).clamp(max=model.cfg.max_len)
+    "Input length + 50 (§6.1), and never more than `max_new_tokens` or than the model can hold; `InputError` below 1."
+    most = model.cfg.max_len if max_new_tokens is None else min(max_new_tokens, model.cfg.max_len)
+    if most < 1: raise InputError(f"max_new_tokens {max_new_tokens} must be at least 1")
+    return ((src != model.cfg.pad_id).sum(1) + extra).clamp(max=most)
 
 def force(
     scores:Tensor,  # Scores or log-probabilities, shape (r, V)
@@ -62,22 +65,23 @@ def _prefix_table(model, limits, prefix):
     return pad_sequence(rows, batch_first=True, padding_value=-1).to(limits.device)
 
 # %% ../../nbs/15_decoding.ipynb #a12450e5
-def _one_by_one(model, src, prefix, choose):
+def _one_by_one(model, src, prefix, max_new_tokens, choose):
     "One token after the other; `choose` gets scores (r, V), sentences (r,), the position. A finished sentence leaves."
-    limits, eos, outputs = max_lengths(model, src), model.cfg.eos_id, [[] for _ in src]
+    limits, eos = max_lengths(model, src, max_new_tokens=max_new_tokens), model.cfg.eos_id
+    outputs = [[] for _ in src]
     forced, most = _prefix_table(model, limits, prefix), limits.tolist()
-    cache = DecoderCache(model, src, max(most))
+    cache = model.start(src, max(most))
     alive = torch.arange(len(src), device=src.device)  # sentences still written …
     rows = alive.tolist()                              # … and as a list
     ids = torch.full_like(alive, model.cfg.bos_id)
     while rows:
-        position, scores = cache.length, decode_step(model, ids, cache)
+        position, scores = cache.length, model.step(ids, cache)
         if position < forced.shape[1]: scores = force(scores, forced[alive, position])
         ids = choose(scores, alive, position)
         for row, token in zip(rows, ids.tolist()): outputs[row].append(token)
         going = [outputs[row][-1] != eos and cache.length < most[row] for row in rows]
         if all(going): continue
-        order = cache.leave(torch.tensor(going, device=src.device))
+        order = cache.drop_finished(torch.tensor(going, device=src.device))
         alive, ids = alive[order], ids[order]
         rows = alive.tolist()
     return [[token for token in row if token != eos] for row in outputs]
@@ -87,11 +91,12 @@ def _one_by_one(model, src, prefix, choose):
 def greedy(
     model,                 # Transformer or Inference
     src:Tensor,            # Source ids ending in EOS, shape (b, n)
-    prefix:list|None=None  # Prefixes, a list of ids for each sentence
+    prefix:list|None=None, # Prefixes, a list of ids for each sentence
+    max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included; None: the input's and 50 more
 ) -> list:                 # For each sentence a list of ids without BOS and EOS
     "Take the most probable token at every step."
     if len(src) == 0: return []
-    return _one_by_one(inference(model), src, prefix, lambda scores, *_: scores.argmax(-1))
+    return _one_by_one(inference(model), src, prefix, max_new_tokens, lambda scores, *_: scores.argmax(-1))
 
 # %% ../../nbs/15_decoding.ipynb #fd9f1049
 class Hypothesis(NamedTuple):
@@ -116,15 +121,15 @@ class BeamSearch:
         nbest:int,              # How many of the best hypotheses are wanted
         prefix:list|None=None,  # Prefixes, a list of ids for each sentence
         extra:int=50,           # Tokens that the output may have more than the input
-        keep_greedy:bool=False # Does a row belong to the greedy path?
+        keep_greedy:bool=False, # Does a row belong to the greedy path?
+        max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
-        self.limits = max_lengths(model, src, extra)
+        self.limits = max_lengths(model, src, extra, max_new_tokens)
         self.forced = _prefix_table(self.model, self.limits, prefix)
-        self.cache = DecoderCache(self.model, src, int(self.limits.max()), beam)
+        self.cache = self.model.start(src, int(self.limits.max()), beam)
         self.alive = torch.arange(len(src), device=src.device)           # sentences still searched
-        dtype = wide(self.model.embedding.weight.dtype)
-        self.logp = torch.full((len(src), beam), -inf, dtype=dtype, device=src.device)
+        self.logp = torch.full((len(src), beam), -inf, device=src.device)
         self.logp[:, 0] = 0.                                              # k equal starts: only one counts
         self.greedy = torch.full_like(self.alive, keep_greedy, dtype=torch.bool)  # is row 0 the greedy path?
         self.tokens = src.new_full((len(src), beam, 1), model.cfg.bos_id)
@@ -146,14 +151,15 @@ class BeamSearch:
         keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
         parent, token = parent.gather(1, keep), token.gather(1, keep)
         self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
-        if self.k > 1: self.cache.follow(parent)
+        if self.k > 1: self.cache.reorder(parent)
         past = self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens))
         self.tokens = torch.cat([past, token[:, :, None]], -1)
 
     def candidates(self) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
         "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
         b, k, position = len(self.alive), self.k, self.cache.length
-        logp = self.scores().log_softmax(-1, dtype=self.logp.dtype)
+        scores = self.scores()
+        logp = scores.log_softmax(-1, dtype=wide(scores.dtype))
         if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
         best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
         token.clamp_(max=self.model.cfg.vocab_size - 1)          # a filling token has −∞, but the next step looks it up
@@ -165,7 +171,7 @@ class BeamSearch:
 
     def scores(self) -> Tensor: # Shape (b·k, V filled up to whole blocks)
         "Scores of the next token of every hypothesis; −∞ for what may not be said."
-        return decode_step(self.model, self.tokens[:, :, -1].flatten(), self.cache)
+        return self.model.step(self.tokens[:, :, -1].flatten(), self.cache)
 
     def put_away(self,
         logp:Tensor,    # Log-probabilities of the candidates, best first, shape (b, 2k)
@@ -195,7 +201,7 @@ class BeamSearch:
         for i in out.nonzero()[:, 0].tolist(): self.fill(i)
         going = ~(out | full)
         if going.all(): return
-        order = self.cache.leave(going)
+        order = self.cache.drop_finished(going)
         for name in ('alive', 'logp', 'tokens', 'greedy'): setattr(self, name, getattr(self, name)[order])
 
     def bound(self) -> Tensor: # One number for each sentence, shape (sentences still searched,)
@@ -222,7 +228,8 @@ def beam_search(
     nbest:int=1,            # Hypotheses to return, at most `beam`
     prefix:list|None=None,  # Prefixes, a list of ids for each sentence
     extra:int=50,           # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
-    keep_greedy:bool=False # Does a row belong to the greedy path? False: plain beam search, as published
+    keep_greedy:bool=False, # Does a row belong to the greedy path? False: plain beam search, as published
+    max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included; None: the input's and `extra`
 ) -> list:                  # Per sentence up to `nbest` Hypotheses, best first, then those cut off
     "Beam search (§6.1), with `keep_greedy` never worse than a finished greedy output; `InputError` for odd settings."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
@@ -230,7 +237,8 @@ def beam_search(
     # below 0 the bound would not hold
     if not 0 <= alpha < inf: raise InputError(f"alpha {alpha} must be 0 or more, and finite")
     if len(src) == 0: return []
-    return [hyps[:nbest] for hyps in BeamSearch(model, src, beam, alpha, nbest, prefix, extra, keep_greedy).run()]
+    search = BeamSearch(model, src, beam, alpha, nbest, prefix, extra, keep_greedy, max_new_tokens)
+    return [hyps[:nbest] for hyps in search.run()]
 
 # %% ../../nbs/15_decoding.ipynb #db33fcc0
 def restrict(
@@ -275,7 +283,8 @@ def sample(
     top_k:int=0,           # Draw among the k most probable tokens; 0: all
     top_p:float=1.,        # Draw among the fewest tokens that have this share together
     seed:int=0,            # Or a list with one for each sentence: equal sentences with equal seeds get equal outputs
-    prefix:list|None=None  # Prefixes, a list of ids for each sentence
+    prefix:list|None=None, # Prefixes, a list of ids for each sentence
+    max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included; None: the input's and 50 more
 ) -> list:                 # For each sentence a list of ids without BOS and EOS
     "Draw every token at random by its probability; raises `InputError` for settings that make no sense."
     if not temperature > 0: raise InputError(f"temperature {temperature} must be above 0")
@@ -284,8 +293,8 @@ def sample(
     if not isinstance(seed, int) and len(seed) != len(src):
         raise InputError(f"{len(seed)} seeds for {len(src)} sentences: give one for each, or one for all")
     if len(src) == 0: return []
-    u = _randoms(src, seed, max_lengths(model, src), model.cfg.pad_id)
+    u = _randoms(src, seed, max_lengths(model, src, max_new_tokens=max_new_tokens), model.cfg.pad_id)
     def draw(scores, alive, position):
         p = (scores/temperature).softmax(-1, dtype=wide(scores.dtype))
         return pick(restrict(p, top_k, top_p), u[alive, position])
-    return _one_by_one(inference(model), src, prefix, draw)
+    return _one_by_one(inference(model), src, prefix, max_new_tokens, draw)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from ..decode.translator import between_words
+from ..decode.alignment import between_words
 
 # %% ../../nbs/19b_alignment.ipynb #2eefee62
 def aer(

@@ -14,13 +14,14 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..attention import attention
 from ..data.batching import make_batch
-from ..decode.translator import membership, word_ids
+from ..decode.alignment import membership, word_ids
 from ..decode.viewer import labels
 from .parsing import read_trees
+from ..multihead import MultiHeadAttention
 
 # %% ../../nbs/19a_heads.ipynb #7b58a1e2
 def _entropy(p): return -torch.xlogy(p, p).sum(-1)/torch.log(torch.tensor(2.))  # bits
@@ -38,21 +39,35 @@ def head_distance(
     return torch.stack(distances).mean(0)
 
 # %% ../../nbs/19a_heads.ipynb #3aaae14f
+def _places(model, kind):
+    "The layers with an attention of this kind, and the name it has there."
+    return [(layer, 'cross_attention' if kind == 'cross' else 'self_attention')
+            for layer in (model.encoder if kind == 'encoder' else model.decoder)]
+
 def attentions(
     model,   # transformer.Transformer
     kind:str # 'encoder', 'decoder' or 'cross'
 ) -> list:   # Its MultiHeadAttention modules, one a layer
     "The attention modules of one kind."
-    if kind == 'encoder': return [layer.self_attention for layer in model.encoder]
-    return [layer.cross_attention if kind == 'cross' else layer.self_attention for layer in model.decoder]
+    return [getattr(*place) for place in _places(model, kind)]
+
+class _OtherAttention(MultiHeadAttention):
+    "Stands in the place of an attention, whose heads then attend by another function."
+    def __init__(self, attention, other):
+        nn.Module.__init__(self)
+        vars(self).update(vars(attention))
+        self.other = partial(other, attention)
+
+    def attend(self, Q, K, V, mask=None, need_weights=False): return self.other(Q, K, V, mask, need_weights)
 
 @contextmanager
-def _attending(modules, attend):
-    "In this block these modules attend by another function, whose first argument is the module."
-    for m in modules: m.attend = partial(attend, m)
+def _attending(model, kinds, other):
+    "In this block attention of these kinds is another function, whose first argument is the attention itself."
+    places = [(*place, getattr(*place)) for kind in kinds for place in _places(model, kind)]
+    for layer, name, part in places: setattr(layer, name, _OtherAttention(part, other))
     try: yield
     finally:
-        for m in modules: del m.attend  # the method of the class is back
+        for place in places: setattr(*place)
 
 def _attend_with_mean(self, Q, K, V, mask, need_weights=False):
     weights = attention(Q, K, V, mask)[1].mean(1, keepdim=True)  # over the heads: (b, 1, n, m)
@@ -63,7 +78,7 @@ def averaged_heads(
     kinds:list # Some of 'encoder', 'decoder', 'cross'
 ):             # Context manager
     "In this block all heads of a layer share the mean of their attention weights."
-    return _attending([m for kind in kinds for m in attentions(model, kind)], _attend_with_mean)
+    return _attending(model, kinds, _attend_with_mean)
 
 # %% ../../nbs/19a_heads.ipynb #2f1b16bf
 @torch.no_grad()
@@ -207,7 +222,7 @@ def between(
     return queries[:, list(rows)].any(-1, keepdim=True) & keys[:, list(columns)].any(-1)
 
 def _attend_without(allowed, self, Q, K, V, mask=None, need_weights=False):
-    return type(self).attend(self, Q, K, V, allowed if mask is None else mask & allowed, need_weights)
+    return self.attend(Q, K, V, allowed if mask is None else mask & allowed, need_weights)
 
 def cut_path(
     model,         # transformer.Transformer, changed inside the with block
@@ -216,4 +231,4 @@ def cut_path(
 ):                 # Context manager
     "In this block no head of this kind attends where `blocked` is True."
     allowed = ~blocked.to(model.embedding.weight.device)
-    return _attending(attentions(model, kind), partial(_attend_without, allowed))
+    return _attending(model, [kind], partial(_attend_without, allowed))

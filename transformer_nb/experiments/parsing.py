@@ -25,7 +25,8 @@ from ..data.batching import pad
 from ..data.corpora import read_lines
 from ..data.tokenizer import Tokenizer, train_tokenizer
 from ..decode.search import BeamSearch, beam_search, length_penalty
-from ..decode.translator import Translator, clean
+from ..decode.text import clean
+from ..decode.translator import Translator
 from ..parts.inference import own_precision
 from ..train.trainer import Trainer, TrainingConfig
 from ..transformer import Transformer, TransformerConfig
@@ -307,11 +308,13 @@ class Parser(Translator):
         beam:int,    # Hypotheses kept per sentence
         alpha:float, # Length penalty
         n:int,       # Hypotheses per sentence
-        keep_greedy:bool=False # As in `beam_search`
+        keep_greedy:bool=False, # As in `beam_search`
+        max_new_tokens:int|None=None # As in `beam_search`
     ) -> list:       # Per sentence pairs (score, ids)
         "Decode one batch; an output may have 300 tokens more than its input (§6.3)."
         src = pad(rows, self.device, self.cfg.pad_id)
-        return beam_search(self.ready, src, beam, alpha, n, extra=300, keep_greedy=keep_greedy)
+        return beam_search(self.ready, src, beam, alpha, n, extra=300, keep_greedy=keep_greedy,
+                           max_new_tokens=max_new_tokens)
 
 # %% ../../nbs/18_parsing.ipynb #82f7da68
 SIZES:dict = dict(N=4, d_model=128, d_ff=512, h=4, dropout=.1, norm='pre')  # The paper: 4 layers, d_model 1024
@@ -347,9 +350,9 @@ class TreeSearch(BeamSearch):
         model,       # Transformer or Inference
         src:Tensor,  # Source ids ending in EOS, shape (b, n)
         *search,     # beam, alpha and nbest, as for BeamSearch
-        keep_greedy:bool=False # As for BeamSearch
+        **more       # keep_greedy and max_new_tokens, as for BeamSearch
     ):
-        super().__init__(model, src, *search, extra=300, keep_greedy=keep_greedy)
+        super().__init__(model, src, *search, extra=300, **more)
         pieces = [p.lstrip('▁') for p in tokenizer.target.pieces(range(tokenizer.vocab_size))]
         for i in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id): pieces[i] = ''
         closing = {p[1:]: i for i, p in enumerate(pieces) if p.startswith(')')}
@@ -395,11 +398,13 @@ class TreesOnly(Parser):
         beam:int,    # Hypotheses kept per sentence
         alpha:float, # Length penalty
         n:int,       # Hypotheses per sentence
-        keep_greedy:bool=False # As in `beam_search`
+        keep_greedy:bool=False, # As in `beam_search`
+        max_new_tokens:int|None=None # As in `beam_search`
     ) -> list:       # Per sentence pairs (score, ids)
         "Decode one batch."
         src = pad(rows, self.device, self.cfg.pad_id)
-        search = TreeSearch(self.tokenizer, self.ready, src, beam, alpha, n, keep_greedy=keep_greedy)
+        search = TreeSearch(self.tokenizer, self.ready, src, beam, alpha, n, keep_greedy=keep_greedy,
+                            max_new_tokens=max_new_tokens)
         return [found[:n] for found in search.run()]
 
 # %% ../../nbs/18_parsing.ipynb #ea05cc3d

@@ -207,7 +207,7 @@ def _without_zeros(weights):
     return {name: t for name, t in weights.items() if not any(name in names for names in none)}
 
 # %% ../../nbs/20_interop.ipynb #dc8f767b
-def _banned(generation, usual):
+def _suppressed(generation, usual):
     "Ids that may never be written; words of several pieces are not looked for."
     words = generation.get('bad_words_ids') or []
     if long := [word for word in words if len(word) > 1]:
@@ -221,7 +221,7 @@ def _our_config(config, generation, weights, tie):
     if known['N_decoder'] == known['N']: del known['N_decoder']
     return TransformerConfig(**known,
         vocab_size=V, src_vocab_size=None if source is None else len(source), tie=tie,
-        bos_id=V - 1 if start == pad else start, banned=tuple(_banned(generation, {pad, start})),
+        bos_id=V - 1 if start == pad else start, suppress_tokens=tuple(_suppressed(generation, {pad, start})),
         activation=ACTIVATIONS[config['activation_function']],
         positions='learned' if 'positions.table' in weights else 'sinusoid',
         bias='encoder.0.self_attention.W_q.bias' in weights, softmax_bias='embedding.bias' in weights)
@@ -387,7 +387,7 @@ def _their_weights(weights, cfg, V):
 # %% ../../nbs/20_interop.ipynb #e4ad4514
 def _generation(cfg, start):
     "How their `generate` should decode: a beam of 4 as in the paper, and what decoding never writes."
-    never = sorted({cfg.pad_id, start, *cfg.banned})
+    never = sorted({cfg.pad_id, start, *cfg.suppress_tokens})
     return {'num_beams': 4, 'max_length': min(512, cfg.max_len), 'renormalize_logits': True,
         'bad_words_ids': [[i] for i in never], 'decoder_start_token_id': start, 'pad_token_id': cfg.pad_id,
         'eos_token_id': cfg.eos_id, 'forced_eos_token_id': cfg.eos_id}

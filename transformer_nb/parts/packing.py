@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/parts/packing.html.md"""
 
 # %% auto #0
 __all__ = ['SHORT', 'Packing', 'PackedMask', 'attend_packed', 'PackedAttention', 'with_packed_attention', 'embed_packed',
-           'encode_packed', 'hidden']
+           'encode_packed', 'packed_decoder_states', 'hidden']
 
 # %% ../../nbs/parts/02_packing.ipynb #62e362d0
 from functools import cache
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..attention import attention, causal_mask, fused_attention
 from ..config import check_pairs, count_real
 from ..multihead import MultiHeadAttention
+from .exchange import exchange
 from ..transformer import Transformer
 from ..variants import side
 
@@ -32,21 +33,21 @@ class Packing:
         self.shape, self.real, flat = real.shape, real, real.flatten()
         t = count_real(real) if count is None else count
         order = (~flat).int().argsort(stable=True)       # real tokens first, then padding
-        self.here, self.padding = order[:t], order[t:]   # (t,), (b·n − t,): their cells in the flat table
-        self.place = (flat.cumsum(0) - 1).clamp(0)       # (b·n,): number of the real token in each cell
-        self.ends = F.pad(real.sum(1).cumsum(0), (1, 0)).int()  # (b+1,): cumulative lengths, the first is 0
+        self.token_index, self.padding = order[:t], order[t:]   # (t,), (b·n − t,): their cells in the flat table
+        self.token_of_cell = (flat.cumsum(0) - 1).clamp(0)       # (b·n,): number of the real token in each cell
+        self.cu_seqlens = F.pad(real.sum(1).cumsum(0), (1, 0)).int()  # (b+1,): cumulative lengths, the first is 0
 
     def pack(self,
         table:Tensor # Padded, shape (b, n, …)
     ) -> Tensor:     # Only the real tokens, shape (t, …)
         "Drop the padding and lay the sequences end to end."
-        return table.flatten(0, 1).index_select(0, self.here)
+        return table.flatten(0, 1).index_select(0, self.token_index)
 
     def unpack(self,
         row:Tensor # Sequences end to end, shape (t, …)
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
-        table = row.index_select(0, self.place).index_fill_(0, self.padding, 0)
+        table = row.index_select(0, self.token_of_cell).index_fill_(0, self.padding, 0)
         return table.unflatten(0, self.shape)
 
     def unpack_heads(self,
@@ -75,7 +76,7 @@ def _by_kernel(kernel, mask, Q, K, V):
     "The same by torch's kernel, which needs no padding at all: it takes the cumulative lengths."
     q, k, v = (x.transpose(0, 1) for x in (Q, K, V))  # (t, h, d)
     longest, window = (mask.queries.shape[1], mask.keys.shape[1]), (-1, 0 if mask.causal else -1)
-    return kernel(q, k, v, mask.queries.ends, mask.keys.ends, *longest, window_size=window).transpose(0, 1)
+    return kernel(q, k, v, mask.queries.cu_seqlens, mask.keys.cu_seqlens, *longest, window_size=window).transpose(0, 1)
 
 # %% ../../nbs/parts/02_packing.ipynb #bbb6795e
 # Keys up to which a CPU multiplies equation 1 out in bfloat16, where torch's fused kernel is slow to go backward
@@ -91,7 +92,7 @@ class PackedMask:
     ):
         self.queries, self.keys, self.causal = queries, keys, causal
         # Padding comes after the real tokens, so a causal mask hides it from all of them
-        self.mask = causal_mask(keys.shape[1], keys.here.device) if causal else keys.real[:, None, None, :]
+        self.mask = causal_mask(keys.shape[1], keys.token_index.device) if causal else keys.real[:, None, None, :]
 
 def attend_packed(
     Q:Tensor,        # Queries of every head, shape (h, t_q, d_k)
@@ -132,11 +133,8 @@ class PackedAttention(MultiHeadAttention):
 def with_packed_attention(
     model:Transformer # Changed in place
 ) -> Transformer:     # The model
-    "Put `PackedAttention` in the place of every attention in the layers of a model, where it does not stand already."
-    for layer in (*model.encoder, *model.decoder):
-        for name in ('self_attention', 'cross_attention'):
-            part = getattr(layer, name, None)
-            if type(part) is MultiHeadAttention: setattr(layer, name, PackedAttention(part))
+    "Put `PackedAttention` in the place of every attention of a model; once, before the first step."
+    exchange(model, (MultiHeadAttention,), PackedAttention)
     return model
 
 # %% ../../nbs/parts/02_packing.ipynb #a0073232
@@ -163,16 +161,19 @@ def encode_packed(
     x, source = embed_packed(model, src, source=True)
     return _encoded(model, x, source), source
 
-def hidden(
-    model:Transformer,   # Its weights; its attentions are exchanged for `PackedAttention`
+def packed_decoder_states(
+    model:Transformer,   # With `PackedAttention` in place
     src:Tensor,          # Source ids, shape (b, n), padded on the right with cfg.pad_id
     tgt:Tensor,          # Target ids shifted right, shape (b, m), padded likewise
     counts=(None, None)  # How many of them are real, if it is known
 ) -> Tensor:             # Decoder output at the t real target tokens, sentence after sentence, shape (t, d_model)
     "What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does."
     check_pairs(src, tgt)
-    with_packed_attention(model)
     (x, source), (y, target) = embed_packed(model, src, counts[0], source=True), embed_packed(model, tgt, counts[1])
     memory, causal, of_source = _encoded(model, x, source), PackedMask(target, target, True), PackedMask(target, source)
     for layer in model.decoder: y = layer(y, memory, causal, of_source)
     return model.decoder_norm(y)
+
+def hidden(model, src, tgt, counts=(None, None)):
+    "The former name of `packed_decoder_states`, for a model whose parts need not be in place."
+    return packed_decoder_states(with_packed_attention(model), src, tgt, counts)

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 import torch
 
 from ..exercises import Value, Write
-from ...decode.translator import between_words, word_ids
+from ...decode.alignment import between_words, word_ids
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #3c19e290
 def _case(g, right, wrong, missed, possible):

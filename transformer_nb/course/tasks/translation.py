@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ..exercises import Value, Write
-from ...decode.translator import between_words, membership
+from ...decode.alignment import between_words, membership
 
 # %% ../../../nbs/course/tasks/16_translation.ipynb #c3bbd694
 def _by_length(rows): return sorted(range(len(rows)), key=lambda i: -len(rows[i])) # Numbers of the rows
@@ -181,7 +181,7 @@ class BetweenWords(Write):
     along the rows and along the columns are given. A word begins with each piece that begins with `▁`; `</s>` is a
     word of its own. The columns of a word are summed, its rows are averaged. Any number of axes may stand before the
     last two."""
-    id, level, minutes, builds = '16.2', 2, 15, 'decode.translator.between_words'
+    id, level, minutes, builds = '16.2', 2, 15, 'decode.alignment.between_words'
     hints = ("First for each piece the number of its word: `['▁a', 'b', '▁c']` has the words 0, 0 and 1.",
              "A table with a row for each piece and a column for each word, 1 where the piece belongs to the word, "
              "sums columns by one product: `weights @ table`.",
