@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from . import __version__, checkpoints
 from .config import PRESETS, preset as model_preset
-from .core import FAILURES, InputError, profile, seeded
+from .core import FAILURES, InputError, out_of_memory, profile, seeded
 from .course.exercises import cards
 from .data import cleaning, shards
 from .data.corpora import Corpus, Split, decode_line, folder_files, load_corpus, read_parallel
@@ -44,7 +44,7 @@ from .interop.marian import read_model, to_ctranslate2, to_marian, to_onnx
 from .optimizer import lrate
 from .train import recipes
 from .train.distributed import World
-from .train.runs import LR_FACTORS, NotFinite, out_of_memory, refuse_used
+from .train.runs import LR_FACTORS, NotFinite, refuse_used
 from .train.trainer import Trainer, TrainingConfig, run_of, suited
 from .transformer import Transformer
 

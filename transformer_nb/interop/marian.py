@@ -6,17 +6,15 @@ Docs: https://transformer-nb.github.io/transformer_nb/interop.html.md"""
 
 # %% auto #0
 __all__ = ['AGAIN', 'ACTIVATIONS', 'NAMES', 'READ', 'TABLES', 'ATTENTION', 'ELSEWHERE', 'TIES', 'NEVER', 'TARGET', 'HUB_ID',
-           'HUB_FILES', 'MARIAN_FILES', 'paper_order', 'reordered', 'layer_names', 'MissingWeight', 'with_start',
-           'fetched', 'from_marian', 'is_marian', 'read_model', 'to_marian']
+           'HUB_FILES', 'MARIAN_FILES', 'paper_order', 'reordered', 'layer_names', 'with_start', 'fetched',
+           'from_marian', 'is_marian', 'read_model', 'to_marian']
 
 # %% ../../nbs/20_interop.ipynb #cd57ca0d
 import io
-import json
 import pickle
 import re
 import warnings
 from pathlib import Path
-from textwrap import shorten
 
 import torch
 from safetensors import SafetensorError
@@ -25,43 +23,29 @@ from torch import Tensor
 
 from .. import checkpoints
 from ..checkpoints import Checkpoint
-from ..core import DiskError, InputError
+from ..core import InputError
 from ..data.tokenizer import TwoVocabularies, Vocabulary
+from ..files import read_json, reading_errors_as, to_json
 from .export import (
-    enough_memory, hub_error, new_export,
+    VOCABULARY_FILES, enough_memory, hub_error, ids_by_piece, new_export, write_vocabularies,
     push_to_hub, to_ctranslate2, to_onnx)  # noqa: F401  other ways out
 from .marian_nmt import is_npz, read_npz
 from ..positional_encoding import sinusoids
-from ..train.runs import out_of_memory
 from ..transformer import Transformer, TransformerConfig
 
 # %% ../../nbs/20_interop.ipynb #a20read0
 AGAIN = 'download the whole folder again'
 
-def _bytes(file):
-    "What a file holds; raises `InputError`, naming it, where it is missing, `DiskError` where it cannot be read."
-    try: return file.read_bytes()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as e:
-        raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
-    except OSError as e: raise DiskError(f"{file}: cannot be read ({e.strerror}); see to its permissions") from None
-
-def _json(file):
-    "A table from a file; raises `InputError`, naming it, where it is missing or broken."
-    try: found = json.loads(_bytes(file))
-    except (ValueError, RecursionError) as e: raise InputError(f"{file}: broken or cut off ({e}); {AGAIN}") from None
-    if isinstance(found, dict): return found
-    raise InputError(f"{file}: broken (no table); {AGAIN}")
+def _json(file): return read_json(file, AGAIN)
 
 # %% ../../nbs/20_interop.ipynb #a20stat1
 def _read(file, reader):
     "Tensors by their names; raises `InputError` for everything else that a file may hold."
-    data = _bytes(file)
-    try: state = reader(data)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as e:
-        if out_of_memory(e): raise
-        raise InputError(f"{file}: broken, or not of numbers alone ({shorten(str(e), 120)}); {AGAIN}") from None
-    if isinstance(state, dict) and all(isinstance(t, Tensor) for t in state.values()): return state
-    raise InputError(f"{file}: holds other things than numbers; {AGAIN}")
+    errors = SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError
+    with reading_errors_as(file, AGAIN, 'broken, or not of numbers alone', *errors):
+        state = reader(file.read_bytes())
+        if isinstance(state, dict) and all(isinstance(t, Tensor) for t in state.values()): return state
+        raise ValueError('other things than tensors')
 
 def _state(folder):
     "The file with the weights, and the weights by their names."
@@ -139,13 +123,10 @@ def layer_names(
         for ours, theirs in _parts(side).items() for kind in ('weight', 'bias')}
 
 # %% ../../nbs/20_interop.ipynb #7214d479
-class MissingWeight(KeyError):
-    "A weight that the file should hold."
-
 def _first(state, *names):
     for name in names:
         if name in state: return state[name]
-    raise MissingWeight(names[0])
+    raise ValueError(f'{names[0]} is missing')
 
 def _embeddings(state, config):
     "Their matrices for source, target and softmax; those that are shared are one tensor."
@@ -228,8 +209,8 @@ def _our_config(config, generation, weights, tie):
 
 def _model(file, state, config, generation):
     "The Transformer of these weights; raises `InputError` where they do not fit the configuration."
-    pad = config['pad_token_id']
-    try:
+    pad, errors = config['pad_token_id'], (RuntimeError, ValueError, IndexError, KeyError)
+    with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', *errors):
         weights, tie = _our_weights(state, config)
         state.clear()  # they go before the model comes: a quarter less memory
         if config['decoder_start_token_id'] == pad: weights = with_start(weights, pad)
@@ -237,10 +218,6 @@ def _model(file, state, config, generation):
         cfg = _our_config(config, generation, weights, tie)
         with torch.random.fork_rng([]): model = Transformer(cfg)  # the caller's random numbers stay as they are
         model.load_state_dict(weights, assign=True)
-    except MissingWeight as e: raise InputError(f"{file}: {e.args[0]} is missing; {AGAIN}") from None
-    except (RuntimeError, ValueError, IndexError, KeyError) as e:
-        if out_of_memory(e): raise
-        raise InputError(f"{file}: does not fit config.json beside it ({shorten(str(e), 160)}); {AGAIN}") from None
     return model.eval()
 
 # %% ../../nbs/20_interop.ipynb #efa0028e
@@ -251,9 +228,8 @@ def _vocabulary(model, ids, ids_file, config, vocab_size):
         raise InputError(f"{ids_file}: {piece} is {ids.get(piece)}, and config.json says {config[name]}; {AGAIN}")
     if '<unk>' not in ids or not all(isinstance(i, int) and 0 <= i < vocab_size for i in ids.values()):
         raise InputError(f"{ids_file}: not the table of a model with {vocab_size:,} pieces; {AGAIN}")
-    try: return Vocabulary(model, ids, vocab_size)
-    except RuntimeError:
-        raise InputError(f"{ids_file.parent}: its .spm file is no SentencePiece model, or cut off; {AGAIN}") from None
+    with reading_errors_as(ids_file.parent, AGAIN, 'its .spm file is no SentencePiece model, or cut off', RuntimeError):
+        return Vocabulary(model, ids, vocab_size)
 
 def _two(sides, config, cfg):
     "Both sides' pieces, each of (SentencePiece model, ids, file of the ids)."
@@ -264,8 +240,11 @@ def _two(sides, config, cfg):
 def _vocabularies(folder, config, cfg):
     own = folder/'target_vocab.json'  # where each language has a table of its own
     tables = folder/'vocab.json', own if own.exists() else folder/'vocab.json'
-    models = _bytes(folder/'source.spm'), _bytes(folder/'target.spm')
-    return _two([(model, _json(file), file) for model, file in zip(models, tables)], config, cfg)
+    sides = []
+    for name, table in zip(('source', 'target'), tables):
+        with reading_errors_as(folder/f'{name}.spm', AGAIN): model = (folder/f'{name}.spm').read_bytes()
+        sides.append((model, _json(table), table))
+    return _two(sides, config, cfg)
 
 # %% ../../nbs/20_interop.ipynb #a331283a
 HUB_ID = re.compile(r'[\w-][\w.-]*/[\w.-]+')
@@ -305,8 +284,7 @@ def from_marian(
     "Read a MarianMTModel; `InputError`, naming the file, for what is missing, broken, or of another architecture."
     folder = fetched(path, revision)
     model, tokenizer, training = _of_marian_nmt(folder) if is_npz(folder) else _of_hugging_face(folder)
-    files = {file.name: (file.stat().st_size, file.stat().st_mtime_ns) for file in folder.iterdir() if file.is_file()}
-    return Checkpoint(model.to(device), tokenizer, training, folder, files)
+    return Checkpoint(model.to(device), tokenizer, training, folder)
 
 def _of_hugging_face(folder):
     config = _json(folder/'config.json')
@@ -360,11 +338,6 @@ def _their_config(cfg, start, V):
         'tie_word_embeddings': cfg.tie in ('all', 'output'), 'decoder_start_token_id': start,
         'forced_eos_token_id': cfg.eos_id, 'vocab_size': cfg.src_vocab_size or V, 'decoder_vocab_size': V}
 
-def _table(side):
-    "The id of each piece: the way back."
-    if isinstance(side, Vocabulary): return side.ids
-    return {piece: i for i, piece in enumerate(side.pieces(range(side.vocab_size)))}
-
 # %% ../../nbs/20_interop.ipynb #d657f59d
 def _their_weights(weights, cfg, V):
     "Our weights under their names and in their order, for V tokens of the target."
@@ -399,8 +372,8 @@ def _about(found, separate):
         'separate_vocabs': separate, 'unk_token': '<unk>', 'eos_token': '</s>', 'pad_token': '<pad>',
         'model_max_length': found.model.cfg.max_len}
 
-MARIAN_FILES = ('config.json', 'generation_config.json', 'tokenizer_config.json', 'model.safetensors', 'vocab.json',
-    'target_vocab.json', 'source.spm', 'target.spm')
+MARIAN_FILES = ('config.json', 'generation_config.json', 'tokenizer_config.json', 'model.safetensors',
+    *VOCABULARY_FILES)
 
 @enough_memory('Marian export')
 def to_marian(
@@ -408,18 +381,15 @@ def to_marian(
     path:str|Path  # Folder to write; an older export there is replaced
 ):
     "Write a folder for `MarianMTModel.from_pretrained`; `InputError` for what Marian's models cannot be."
-    model, tokenizer, cfg = found.model, found.tokenizer, found.model.cfg
+    model, cfg = found.model, found.model.cfg
     _check_expressible(cfg)
-    source, target = _table(tokenizer.source), _table(tokenizer.target)
+    source, target = (ids_by_piece(side) for side in (found.tokenizer.source, found.tokenizer.target))
     added = cfg.bos_id not in target.values()  # the start that `from_marian` has added
     start, V = (cfg.pad_id, cfg.bos_id) if added else (cfg.bos_id, cfg.vocab_size)
     weights = {name: t.detach().cpu() for name, t in model.state_dict().items()}
     tables = {'config': _their_config(cfg, start, V), 'generation_config': _generation(cfg, start),
-        'tokenizer_config': _about(found, source != target), 'vocab': source}
-    if source != target: tables['target_vocab'] = target
+        'tokenizer_config': _about(found, source != target)}
     with new_export(path, MARIAN_FILES, 'Marian export') as folder:
         save_file(_their_weights(weights, cfg, V), folder/'model.safetensors', {'format': 'pt'})
-        for name, table in tables.items():
-            text = json.dumps(table, indent=1, ensure_ascii=False)
-            (folder/f'{name}.json').write_text(text + '\n', encoding='utf-8')
-        for side in ('source', 'target'): (folder/f'{side}.spm').write_bytes(getattr(tokenizer, side).model)
+        for name, table in tables.items(): (folder/f'{name}.json').write_bytes(to_json(table))
+        write_vocabularies(found.tokenizer, folder)

@@ -29,7 +29,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from .. import checkpoints
-from ..core import DiskError, InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype, keeping_memory
+from ..core import (
+    DiskError, InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype, keeping_memory, out_of_memory)
 from ..data.batching import Batch, Batches, Step, encode_pairs, fitting, prefetch
 from ..data.corpora import Split
 from ..data.tokenizer import check_tokenizer
@@ -41,7 +42,7 @@ from .costs import matmul_rate, train_flops
 from .distributed import World, lost_process, parallel, sync
 from .runs import (
     FEW, LR_FACTORS, SCHEDULES, suited,  # noqa: F401  settings for the time there is
-    Metrics, NotFinite, Stopped, StopNote, computing, halved, out_of_memory, pairs_of, refuse_used)
+    Metrics, NotFinite, Stopped, StopNote, computing, halved, pairs_of, refuse_used)
 from ..transformer import Transformer
 
 # %% ../../nbs/14_training.ipynb #e63a7e14
