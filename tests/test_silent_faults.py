@@ -12,7 +12,7 @@ import pytest
 import sentencepiece as spm
 import torch
 
-from transformer_nb import checkpoints, core
+from transformer_nb import checkpoints, core, devices
 from transformer_nb.data import tokenizer
 from transformer_nb.files import write_manifest
 from transformer_nb.parts import packing
@@ -483,11 +483,11 @@ def test_dtype_of_a_cpu_is_measured_once(monkeypatch, seconds, dtype):
         asked.append(kind)
         return seconds[kind == torch.bfloat16]
 
-    monkeypatch.setattr(core, 'matmul_seconds', measured)
-    core._cpu_dtype.cache_clear()
+    monkeypatch.setattr(devices, 'matmul_seconds', measured)
+    devices._cpu_dtype.cache_clear()
     assert [core.fast_dtype(torch.device('cpu')) for _ in range(3)] == [dtype]*3
     assert asked == [torch.float32, torch.bfloat16]
-    core._cpu_dtype.cache_clear()
+    devices._cpu_dtype.cache_clear()
 
 
 def test_measuring_a_product_draws_no_random_numbers():

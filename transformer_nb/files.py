@@ -19,7 +19,7 @@ from textwrap import shorten
 
 from safetensors import SafetensorError
 
-from .core import FAILURES, DiskError, InputError, out_of_memory
+from .errors import FAILURES, DiskError, InputError, out_of_memory
 
 # %% ../nbs/files.ipynb #filerrs1
 @contextmanager
