@@ -25,7 +25,8 @@ from transformer_nb.decode.search import beam_search, greedy
 from transformer_nb.decode.translator import Translator
 from transformer_nb.interop import export as export_module
 from transformer_nb.interop.export import (
-    MADE_BY, OnnxModel, OneStep, SourceSide, model_card, push_to_hub, to_carry, to_ctranslate2, to_onnx)
+    MADE_BY, OnnxModel, OneStep, SourceSide, to_carry, to_ctranslate2, to_onnx)
+from transformer_nb.interop.hub import model_card, push_to_hub
 from transformer_nb.interop.marian import from_marian, to_marian
 from transformer_nb.parts.inference import inference
 from transformer_nb.transformer import Transformer, TransformerConfig

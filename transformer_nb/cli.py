@@ -39,8 +39,9 @@ from .data.tokenizer import train_tokenizer
 from .decode.evaluation import score
 from .decode.translator import Translator, plot_attention, writing
 from .experiments.parsing import Parser, f1, load_trees, plain, words_of
-from .interop.export import DISK
-from .interop.marian import read_model, to_ctranslate2, to_marian, to_onnx
+from .errors import DISK_ERRNOS
+from .interop.export import to_ctranslate2, to_onnx
+from .interop.marian import read_model, to_marian
 from .optimizer import lrate
 from .train import recipes
 from .train.distributed import World
@@ -74,7 +75,7 @@ def _line_of(error):
     "What a command says of an error; None for a fault of ours, whose traceback must be seen."
     if isinstance(error, (InputError, NotFinite, *FAILURES)): return error
     if out_of_memory(error): return 'the memory is full: close other programs, or give it less at once'
-    if getattr(error, 'errno', None) not in DISK: return None
+    if getattr(error, 'errno', None) not in DISK_ERRNOS: return None
     _no_more_output()  # it may be what could not be written
     return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
 
