@@ -13,7 +13,7 @@ import pytest
 import torch
 from conftest import TORCH, two_processes
 
-from transformer_nb import checkpoints
+from transformer_nb import checkpoints, files as files_module
 from transformer_nb.core import DiskError, InputError, MemoryFull
 from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.interop.marian import read_model
@@ -59,7 +59,7 @@ def flip(file, share=.5):
     file.write_bytes(data)
 
 
-def sign(folder): checkpoints._sign(folder)  # a manifest that fits what lies there, as an attacker would write it
+def sign(folder): files_module.write_manifest(folder, 2)  # one that fits what lies there, as an attacker would do
 
 
 def files(folder): return {f.name: f.read_bytes() for f in folder.iterdir()}
@@ -103,8 +103,8 @@ def test_everything_is_synced_before_and_after_the_rename(tmp_path, tokenizer, m
     def watched(f):
         log.append(os.path.basename(os.readlink(f'/proc/self/fd/{f}')))
         fsync(f)
-    monkeypatch.setattr(checkpoints.os, 'fsync', watched)
-    monkeypatch.setattr(checkpoints.os, 'replace', lambda a, b: (log.append('rename'), replace(a, b)))
+    monkeypatch.setattr(os, 'fsync', watched)
+    monkeypatch.setattr(os, 'replace', lambda a, b: (log.append('rename'), replace(a, b)))
     model = make()
     checkpoints.save(tmp_path/'c', model, tokenizer, {'step': 1}, adam(model))
     *first, last, folder, rename, parent = log
@@ -183,7 +183,7 @@ def test_each_file_is_read_once(ckpt, tmp_path, monkeypatch):
     shutil.copytree(ckpt, tmp_path/'run'/'step-0000001')
     opened = []
     monkeypatch.setattr(
-        checkpoints, 'open', lambda file, mode: (opened.append(file.name), open(file, mode))[1], raising=False
+        files_module, 'open', lambda file, mode: (opened.append(file.name), open(file, mode))[1], raising=False
     )
     for call in (checkpoints.verify, checkpoints.load): call(ckpt)
     checkpoints.load(tmp_path/'run')
@@ -301,7 +301,7 @@ def test_a_file_that_may_not_be_read_is_the_disks_fault(ckpt, monkeypatch):
     def refuse(file, mode):
         if file in denied: raise PermissionError(13, 'Permission denied')
         return open(file, mode)
-    monkeypatch.setattr(checkpoints, 'open', refuse, raising=False)
+    monkeypatch.setattr(files_module, 'open', refuse, raising=False)
     first, second = (ckpt.parent/'run'/f'step-{step}' for step in (1, 2))
     denied.append(second/'model.safetensors')
     with pytest.raises(DiskError, match='step-2/model.safetensors: cannot be read .Permission denied'):
@@ -432,8 +432,8 @@ def test_a_disk_that_is_full(ckpt, small_disk, free):
 def test_every_way_to_be_full(ckpt, tmp_path, monkeypatch, number, place):
     def full(*args): raise OSError(number, os.strerror(number))
     # network disks and quotas say it as late as this
-    if place == 'ckpt': monkeypatch.setattr(checkpoints.os, 'fsync', full)
-    elif place == 'manifest': monkeypatch.setattr(checkpoints, '_sign', full)
+    if place == 'ckpt': monkeypatch.setattr(os, 'fsync', full)
+    elif place == 'manifest': monkeypatch.setattr(checkpoints, 'write_manifest', full)
     else: monkeypatch.setattr(checkpoints, 'save_file', full)
     before = files(ckpt)
     with pytest.raises(DiskError) as e: checkpoints.save(ckpt, make(1))
@@ -447,8 +447,8 @@ def test_a_resumed_run_hashes_each_file_once(tmp_path, monkeypatch):
     new_trainer(tmp_path/'run').fit(quiet=True)
     again, newest, hashed = new_trainer(tmp_path/'run'), checkpoints.newest(tmp_path/'run'), []
     sha256, file_digest = hashlib.sha256, hashlib.file_digest
-    monkeypatch.setattr(checkpoints.hashlib, 'sha256', lambda data: hashed.append(len(data)) or sha256(data))
-    monkeypatch.setattr(checkpoints.hashlib, 'file_digest',
+    monkeypatch.setattr(hashlib, 'sha256', lambda data: hashed.append(len(data)) or sha256(data))
+    monkeypatch.setattr(hashlib, 'file_digest',
         lambda file, kind: hashed.append(os.fstat(file.fileno()).st_size) or file_digest(file, kind))
     again.resume()
     assert sorted(hashed) == sorted(file.stat().st_size for file in newest.iterdir() if file.name != 'manifest.json')
@@ -468,7 +468,7 @@ def test_a_failed_rename_brings_the_old_one_back(ckpt, tmp_path, monkeypatch):
     def fails_for_the_new(a, b):
         if str(a).endswith('.tmp'): raise OSError('rename failed')
         rename(a, b)
-    monkeypatch.setattr(checkpoints.os, 'replace', fails_for_the_new)
+    monkeypatch.setattr(os, 'replace', fails_for_the_new)
     with pytest.raises(DiskError, match='rename failed'): checkpoints.save(ckpt, make(1))
     assert files(ckpt) == before and [f.name for f in tmp_path.iterdir()] == ['ckpt']
 
@@ -480,7 +480,7 @@ def test_an_interrupt_between_the_renames(ckpt, tmp_path, monkeypatch, kind):
     def interrupted(a, b):
         if str(a).endswith('.tmp'): raise kind
         rename(a, b)
-    monkeypatch.setattr(checkpoints.os, 'replace', interrupted)
+    monkeypatch.setattr(os, 'replace', interrupted)
     with pytest.raises(kind): checkpoints.save(ckpt, make(1))
     assert files(ckpt) == before and [f.name for f in tmp_path.iterdir()] == ['ckpt']
 

@@ -3,11 +3,11 @@ the counts add up, and no clean pair is lost."""
 import gzip
 import json
 import lzma
+import os
 import random
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 from conftest import ROOT, tnb
@@ -248,7 +248,7 @@ def test_nothing_half_written_stays(tmp_path, monkeypatch):
     write(tmp_path/'raw', 'train', [('a dog', 'ein Hund')]*3)
     def full(*args, **options): raise OSError(28, 'No space left on device')
     with monkeypatch.context() as patch:
-        patch.setattr(Path, 'rename', full)
+        patch.setattr(os, 'replace', full)
         with pytest.raises(DiskError, match='No space left on device.*make room'):
             clean(tmp_path/'raw', tmp_path/'clean')
     assert sorted(path.name for path in tmp_path.iterdir()) == ['raw']

@@ -19,7 +19,7 @@ NOTEBOOKS = sorted((ROOT/'nbs').rglob('[!.]*.ipynb'))
 MODULES = {m[1]: nb for nb in NOTEBOOKS if (m := re.search(r'#\| *default_exp ([\w.]+)', nb.read_text()))}
 
 FLOORS = [  # from the ground up: a module imports from its own floor and from those before it
-    ['config', 'core'],
+    ['errors', 'devices', 'core', 'files', 'config'],
     ['attention', 'multihead', 'feed_forward', 'embeddings', 'positional_encoding', 'regularization', 'variants',
      'transformer'],  # §3: the model, and what it computes its loss with
     ['parts.*'],  # what takes the place of parts of the model

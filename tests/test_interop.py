@@ -16,8 +16,8 @@ from transformer_nb.core import DiskError, HubError, InputError, MemoryFull
 from transformer_nb.decode.search import beam_search
 from transformer_nb.decode.evaluation import score
 from transformer_nb.data.corpora import Split, load_corpus
-from transformer_nb.interop.marian import from_marian, read_model, to_ctranslate2, to_marian, to_onnx
-from transformer_nb.interop.export import OnnxModel
+from transformer_nb.interop.marian import from_marian, read_model, to_marian
+from transformer_nb.interop.export import OnnxModel, to_ctranslate2, to_onnx
 from transformer_nb.data.tokenizer import TwoVocabularies, train_tokenizer
 from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, TransformerConfig

@@ -289,14 +289,14 @@ def test_auto_leaves_alone_what_is_not_its_own(data, whole, tmp_path):
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     "On a disk that needs longer than a step, each file still holds the weights of its own step."
     slow, whole, later = trainer(tmp_path/'slow'), trainer(tmp_path/'whole'), {}
-    def slow_sign(folder, sign=checkpoints._sign):
+    def slow_sign(folder, format, sign=checkpoints.write_manifest):
         if folder.name.startswith('.step'):
             step = int(re.findall('[0-9]+', folder.name)[0])
             while slow.step == step < 6: time.sleep(.001)
             later[step] = slow.step - step
-        sign(folder)
+        sign(folder, format)
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints, '_sign', slow_sign)
+        patched.setattr(checkpoints, 'write_manifest', slow_sign)
         slow.fit(quiet=True)
     assert later[2] in (1, 2) and later[4] in (1, 2) and later[6] == 0  # from then on it is waited for
     class AtOnce(Checkpointing):

@@ -25,7 +25,8 @@ from transformer_nb.decode.search import beam_search, greedy
 from transformer_nb.decode.translator import Translator
 from transformer_nb.interop import export as export_module
 from transformer_nb.interop.export import (
-    MADE_BY, OnnxModel, OneStep, SourceSide, model_card, push_to_hub, to_carry, to_ctranslate2, to_onnx)
+    MADE_BY, OnnxModel, OneStep, SourceSide, to_carry, to_ctranslate2, to_onnx)
+from transformer_nb.interop.hub import model_card, push_to_hub
 from transformer_nb.interop.marian import from_marian, to_marian
 from transformer_nb.parts.inference import inference
 from transformer_nb.transformer import Transformer, TransformerConfig
@@ -214,8 +215,8 @@ def test_an_imported_model_goes_out(tmp_path):
     to_onnx(found, tmp_path/'onnx')
     assert OnnxModel(tmp_path/'onnx', threads=1).greedy(rows) == expected
     for folder in (tmp_path/'ct2', tmp_path/'onnx'):
-        pieces = json.loads((folder/'target_vocabulary.json').read_text(encoding='utf-8'))
-        assert pieces == found.tokenizer.target.pieces(list(range(found.tokenizer.vocab_size)))
+        ids = json.loads((folder/'vocab.json').read_text(encoding='utf-8'))
+        assert ids == found.tokenizer.source.ids == found.tokenizer.target.ids
         assert (folder/'source.spm').read_bytes() == found.tokenizer.source.model
 
 
@@ -251,24 +252,20 @@ def test_a_plain_model_is_plain(small):
         assert to_carry(SimpleNamespace(model=model, tokenizer=small.tokenizer)).embedding.weight.dtype == torch.float32
     greedy(small.model, pad(sources(small, 2)))
     Translator(small.model, words(200))
-    assert export_module._changed(small.model) is None
+    to_carry(small)
     assert torch.equal(state, torch.get_rng_state())
 
 
-def hook(model): model.decoder[0].register_forward_hook(lambda *seen: None)
-def method(model): model.encoder[0].feed_forward.forward = lambda x: x
 def part(model): model.decoder[0].feed_forward = torch.nn.Identity()
 def more(model): model.extra = torch.nn.Linear(2, 2)
 def fewer(model): model.encoder[0].residuals = model.encoder[0].residuals[:1]
-def heads(model): model.decoder[0].self_attention.h = 2
 def shape(model): model.encoder[0].feed_forward.W_1 = torch.nn.Linear(32, 20)
 def pruned(model): prune.l1_unstructured(model.encoder[0].feed_forward.W_1, 'weight', .5)
 
 
 @pytest.mark.parametrize('change, name', [
-    (hook, 'decoder.0:'), (method, 'encoder.0.feed_forward:'), (part, 'decoder.0.feed_forward:'), (more, 'extra:'),
-    (fewer, 'encoder.0.residuals.1'), (heads, 'decoder.0.self_attention:'), (shape, 'encoder.0.feed_forward.W_1:'),
-    (pruned, 'encoder.0.feed_forward.W_1:')])
+    (part, 'decoder.0.feed_forward.'), (more, 'extra.weight:'), (fewer, 'encoder.0.residuals.1'),
+    (shape, 'encoder.0.feed_forward.W_1.weight:'), (pruned, 'encoder.0.feed_forward.W_1.weight')])
 @pytest.mark.parametrize('export', [to_onnx, to_ctranslate2])
 def test_changed_models_are_refused(export, change, name, tmp_path):
     found = make()
@@ -356,7 +353,7 @@ def test_a_full_disk_leaves_what_was_there(export, place, tmp_path, small, monke
         monkeypatch.setattr(ctranslate2.specs.ModelSpec, '_serialize', full)
         monkeypatch.setattr(torch.onnx.ONNXProgram, 'save', full)
     elif place == 'tokenizer': monkeypatch.setattr(Tokenizer, 'save', full)
-    else: monkeypatch.setattr(export_module, '_write_json', full)
+    else: monkeypatch.setattr(export_module, 'to_json', full)
     if place == 'last file': monkeypatch.setattr(export_module, '_write_graph', lambda *given: [{}, {}])  # in no time
     path = tmp_path/'out' if export is to_ctranslate2 else tmp_path/'new'
     said = refusal(export, small, path, kind=DiskError)

@@ -153,7 +153,7 @@ def test_workers_change_nothing(text, whole, tmp_path):
 KILLED = '''
 import os, signal, sys
 from transformer_nb.data import shards as sh
-sh.PER_SHARD, write, count, last = 100, sh.write_whole, 0, int(sys.argv[3])
+sh.PER_SHARD, write, count, last = 100, sh.atomic_write, 0, int(sys.argv[3])
 def killed(file, *parts):
     global count
     count += 1
@@ -162,7 +162,7 @@ def killed(file, *parts):
     found = write(file, *parts) if (count, sys.argv[4]) != (last, 'half') else None
     if count == last: os.kill(os.getpid(), signal.SIGKILL)
     return found
-sh.write_whole = killed
+sh.atomic_write = killed
 sh.prepare(sys.argv[1], sys.argv[2], vocab_size=60, sample=200, workers=1)
 '''
 
@@ -251,7 +251,7 @@ def test_a_full_disk_is_named_and_nothing_lost(text, whole, tmp_path, monkeypatc
         written.append(1)
         if len(written) == 9: raise OSError(28, 'No space left on device')
         fsync(descriptor)
-    monkeypatch.setattr(sh.os, 'fsync', full)
+    monkeypatch.setattr(os, 'fsync', full)
     with pytest.raises(DiskError) as e: prepare(text, tmp_path/'shards', **SETTINGS)
     one_line(e, 'No space left on device', 'make room', 'goes on')
     assert not list((tmp_path/'shards').glob('.*.tmp')) and list((tmp_path/'shards').glob('shard-*'))

@@ -12,8 +12,9 @@ import pytest
 import sentencepiece as spm
 import torch
 
-from transformer_nb import checkpoints, core
+from transformer_nb import checkpoints, core, devices
 from transformer_nb.data import tokenizer
+from transformer_nb.files import write_manifest
 from transformer_nb.parts import packing
 from transformer_nb.attention import additive_attention, attention, causal_mask, fused_attention, masked_softmax
 from transformer_nb.data.batching import Batch, Batches, make_batch, pad
@@ -298,7 +299,7 @@ def test_a_loaded_configuration_behaves_as_the_one_that_was_saved(tmp_path):
     old = dataclasses.asdict(make().cfg)                   # a checkpoint of before: every width is a number
     assert json.loads(json.dumps(old))['d_k'] == 4
     (tmp_path/'derived'/'config.json').write_text(json.dumps(old))
-    checkpoints._sign(tmp_path/'derived')
+    write_manifest(tmp_path/'derived', checkpoints.FORMAT)
     assert checkpoints.load(tmp_path/'derived').model.cfg == make().cfg
 
 
@@ -482,11 +483,11 @@ def test_dtype_of_a_cpu_is_measured_once(monkeypatch, seconds, dtype):
         asked.append(kind)
         return seconds[kind == torch.bfloat16]
 
-    monkeypatch.setattr(core, 'matmul_seconds', measured)
-    core._cpu_dtype.cache_clear()
+    monkeypatch.setattr(devices, 'matmul_seconds', measured)
+    devices._cpu_dtype.cache_clear()
     assert [core.fast_dtype(torch.device('cpu')) for _ in range(3)] == [dtype]*3
     assert asked == [torch.float32, torch.bfloat16]
-    core._cpu_dtype.cache_clear()
+    devices._cpu_dtype.cache_clear()
 
 
 def test_measuring_a_product_draws_no_random_numbers():

@@ -17,7 +17,7 @@ import torch
 from conftest import BIN, TORCH, tnb, two_processes
 from test_first_minutes import TEXT, new_trainer
 
-from transformer_nb import checkpoints, cli, core
+from transformer_nb import checkpoints, cli, devices
 from transformer_nb.core import DiskError, InputError, MemoryFull
 from transformer_nb.data import shards
 from transformer_nb.data.batching import Batches, IdPairs, encode_pairs
@@ -406,7 +406,7 @@ def test_a_program_that_trains_keeps_its_memory_only_meanwhile(tmp_path):
     "What malloc is told holds for the whole program: it is told in `fit`, and undone."
     told = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(core, '_glibc', lambda name: lambda *numbers: told.append((name, *numbers)))
+        patched.setattr(devices, '_glibc', lambda name: lambda *numbers: told.append((name, *numbers)))
         trainer = new_trainer(tmp_path/'run')
         assert not told
         trainer.fit(quiet=True)

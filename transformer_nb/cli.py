@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from . import __version__, checkpoints
 from .config import PRESETS, preset as model_preset
-from .core import FAILURES, InputError, profile, seeded
+from .core import FAILURES, InputError, out_of_memory, profile, seeded
 from .course.exercises import cards
 from .data import cleaning, shards
 from .data.corpora import Corpus, Split, decode_line, folder_files, load_corpus, read_parallel
@@ -41,13 +41,14 @@ from .decode.text import writing
 from .decode.translator import Translator
 from .decode.viewer import plot_attention
 from .experiments.parsing import Parser, f1, load_trees, plain, words_of
-from .interop.export import DISK
-from .interop.marian import read_model, to_ctranslate2, to_marian, to_onnx
+from .errors import DISK_ERRNOS
+from .interop.export import to_ctranslate2, to_onnx
+from .interop.marian import read_model, to_marian
 from .optimizer import lrate
 from .train import recipes
 from .train.distributed import DistributedContext
 from .train.autotune import LR_SCALES, choose_threads, default_hparams, expected_steps, shorten_warmup
-from .train.runs import NotFinite, out_of_memory, refuse_used
+from .train.runs import NotFinite, refuse_used
 from .train.trainer import OLD_NAMES, Trainer, TrainingConfig, read_state
 from .transformer import Transformer
 
@@ -77,7 +78,7 @@ def _line_of(error):
     "What a command says of an error; None for a fault of ours, whose traceback must be seen."
     if isinstance(error, (InputError, NotFinite, *FAILURES)): return error
     if out_of_memory(error): return 'the memory is full: close other programs, or give it less at once'
-    if getattr(error, 'errno', None) not in DISK: return None
+    if getattr(error, 'errno', None) not in DISK_ERRNOS: return None
     _no_more_output()  # it may be what could not be written
     return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
 

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from ..core import InputError
+from ..files import atomic_write, to_json
 
 # %% ../../nbs/22_exercises.ipynb #feed4416
 @dataclass(frozen=True)
@@ -480,9 +481,7 @@ def remember(
         done[result.id] = {'right': result.right or before.get('right', False), 'mistake': result.mistake,
                            'text': result.text, 'tries': before.get('tries', 0) + 1}
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix('.part')
-        part.write_text(json.dumps(done, ensure_ascii=False, indent=1) + '\n', encoding='utf-8')
-        part.replace(path)
+        atomic_write(path, to_json(done))
     except (OSError, InputError) as error: warnings.warn(f"this answer is not remembered: {error}")
 
 # %% ../../nbs/22_exercises.ipynb #ea1d3908

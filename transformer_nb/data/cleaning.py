@@ -10,8 +10,6 @@ __all__ = ['SCRIPTS', 'SCRIPT_OF', 'THREE', 'LETTERS', 'BLOCK', 'normal', 'key',
 
 # %% ../../nbs/data/02_cleaning.ipynb #babc0bf1
 import hashlib
-import json
-import os
 import shutil
 import unicodedata
 from collections import Counter
@@ -24,10 +22,11 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from ..core import DiskError, InputError
+from ..core import InputError
 from .corpora import unpacked_name
 from .formats import find_files, stream_pairs
 from .shards import cores_for, in_order
+from ..files import atomic_folder, to_json
 
 # %% ../../nbs/data/02_cleaning.ipynb #f7db98f1
 def normal(
@@ -262,20 +261,14 @@ def clean(
 # %% ../../nbs/data/02_cleaning.ipynb #f9fa4f7e
 def _write(out, kept, others, rules, report):
     "A new directory, whole or not at all."
-    if out.exists(): raise InputError(f"{out}: is there already; choose another directory")
-    tmp, langs = out.with_name(f'.{out.name}.{os.getpid()}.tmp'), (rules.src, rules.tgt)
-    try:
-        tmp.mkdir(parents=True)
-        with open(tmp/f'train.{langs[0]}', 'wb') as src, open(tmp/f'train.{langs[1]}', 'wb') as tgt:
+    langs = rules.src, rules.tgt
+    with atomic_folder(out, (), 'empty directory') as new:
+        with open(new/f'train.{langs[0]}', 'wb') as src, open(new/f'train.{langs[1]}', 'wb') as tgt:
             for report.kept, (source, target) in enumerate(kept, 1):
                 src.write(f'{source}\n'.encode())
                 tgt.write(f'{target}\n'.encode())
         for name, pair in others.items():
-            for lang, file in zip(langs, pair): shutil.copyfile(file, tmp/f'{name}.{lang}{_packing(file)}')
-        (tmp/'report.json').write_text(json.dumps(report.as_dict(), indent=1) + '\n', encoding='utf-8')
-        tmp.rename(out)
-    except OSError as e:
-        raise DiskError(f"{out}: cannot be written ({e.strerror}); make room, or choose another directory") from None
-    finally: shutil.rmtree(tmp, ignore_errors=True)
+            for lang, file in zip(langs, pair): shutil.copyfile(file, new/f'{name}.{lang}{_packing(file)}')
+        (new/'report.json').write_bytes(to_json(report.as_dict()))
 
 def _packing(file): return file.name.removeprefix(unpacked_name(file.name))

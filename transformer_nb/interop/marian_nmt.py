@@ -15,7 +15,8 @@ import numpy as np
 import sentencepiece as spm
 import torch
 
-from ..core import DiskError, InputError
+from ..core import InputError
+from ..files import reading_errors_as
 
 # %% ../../nbs/interop/01_marian_nmt.ipynb #63be0c2a
 AGAIN = 'download the whole folder again'
@@ -98,24 +99,22 @@ def _in_their_words(config, weights):
     return table, {name: torch.tensor(t) for name, t in state.items()}
 
 # %% ../../nbs/interop/01_marian_nmt.ipynb #70e2372d
-def _read(file, *how):
-    try: return file.read_text(*how) if how else file.read_bytes()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as e:
-        raise InputError(f"{file}: cannot be read ({e.strerror}); {AGAIN}") from None
-    except OSError as e: raise DiskError(f"{file}: cannot be read ({e.strerror}); see to its permissions") from None
-    except UnicodeDecodeError: raise InputError(f"{file}: broken (not UTF-8); {AGAIN}") from None
+def _text(file):
+    with reading_errors_as(file, AGAIN, 'broken', UnicodeDecodeError): return file.read_text('utf-8')
 
 def _ids(file):
-    try: return {piece: int(i) for piece, i in _yaml(_read(file, 'utf-8'), file, plain=True).items()}
-    except (ValueError, TypeError): raise InputError(f"{file}: not a table of ids; {AGAIN}") from None
+    table = _yaml(_text(file), file, plain=True)
+    with reading_errors_as(file, AGAIN, 'not a table of ids', ValueError, TypeError):
+        return {piece: int(i) for piece, i in table.items()}
 
 def _vocabulary(file, cutter, pad_id):
     "A SentencePiece model and the id of each piece, padding among them."
-    model = _read(file if file.suffix == '.spm' else cutter)
-    if file.suffix != '.spm': return model, _ids(file) | {'<pad>': pad_id}
-    sp = spm.SentencePieceProcessor()
-    try: sp.load_from_serialized_proto(model)
-    except RuntimeError: raise InputError(f"{file}: no SentencePiece model, or cut off; {AGAIN}") from None
+    is_table, sp = file.suffix != '.spm', spm.SentencePieceProcessor()
+    model_file = cutter if is_table else file
+    with reading_errors_as(model_file, AGAIN): model = model_file.read_bytes()
+    if is_table: return model, _ids(file) | {'<pad>': pad_id}
+    with reading_errors_as(file, AGAIN, 'no SentencePiece model, or cut off', RuntimeError):
+        sp.load_from_serialized_proto(model)
     ids = {sp.id_to_piece(i): i for i in range(sp.vocab_size())}
     return model, ids | {'<pad>': pad_id}
 
@@ -131,19 +130,16 @@ def read_npz(
 ) -> tuple:     # File of the weights, configuration and weights in Hugging Face's words, (model, ids) of both sides
     "A model of Marian NMT; raises `InputError`, naming the file, for what is missing, broken, or of another kind."
     about = folder/'decoder.yml'
-    listed = _yaml(_read(about, 'utf-8'), about) if about.exists() else {}
+    listed = _yaml(_text(about), about) if about.exists() else {}
     file = folder/Path((listed.get('models') or ['model.npz'])[0]).name
     vocabs = [folder/Path(name).name for name in listed.get('vocabs') or ['vocab.spm']*2]
-    try: weights = dict(np.load(file, allow_pickle=False))
-    except FileNotFoundError: raise InputError(f"{file}: missing; {AGAIN}") from None
-    except PermissionError as e: raise DiskError(f"{file}: cannot be read ({e}); see to its permissions") from None
-    except (OSError, ValueError, EOFError, BadZipFile) as e:
-        raise InputError(f"{file}: broken ({e}); {AGAIN}") from None
-    try: config = _yaml(weights['special:model.yml'].tobytes().rstrip(b'\0').decode(), file)
-    except KeyError: raise InputError(f"{file}: no special:model.yml in it, so no model of Marian's; {AGAIN}") from None
+    with reading_errors_as(file, AGAIN, 'broken', ValueError, EOFError, BadZipFile), open(file, 'rb') as f:
+        weights = dict(np.load(f, allow_pickle=False))
+    missing = 'no model of Marian\'s, since this is missing'
+    with reading_errors_as(file, AGAIN, missing, KeyError): about = weights['special:model.yml']
+    config = _yaml(about.tobytes().rstrip(b'\0').decode(), file)
     _check_kind(file, config)
-    try: table, state = _in_their_words(config, weights)
-    except KeyError as e: raise InputError(f"{file}: {e.args[0]} is missing; {AGAIN}") from None
+    with reading_errors_as(file, AGAIN, missing, KeyError): table, state = _in_their_words(config, weights)
     pads = [len(state[f'model.{side}.embed_tokens.weight']) - 1 for side in ('encoder', 'decoder')]
     cutters = folder/'source.spm', folder/'target.spm'
     sides = [_vocabulary(*side) for side in zip((vocabs[0], vocabs[-1]), cutters, pads)]

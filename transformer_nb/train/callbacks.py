@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from .. import checkpoints
 from ..core import DiskError, InputError
+from ..files import writing_errors_as
 from .autotune import warn_of_warmup
 from .costs import matmul_rate, train_flops
 from .distributed import lost_process
@@ -143,7 +144,7 @@ class Metrics(Callback):
         "Lines after the present step are of a part that is done again."
         if not trainer.is_main_process: return
         self.path = trainer.out/'metrics.jsonl'
-        with _writing(self.path):
+        with writing_errors_as(self.path, 'make room, and go on'):
             trainer.out.mkdir(parents=True, exist_ok=True)
             self.path.touch()
             before = self.path.read_text().splitlines(keepends=True)
@@ -161,17 +162,12 @@ class Metrics(Callback):
 
     def on_metrics(self, trainer, numbers):
         if not self.file: return
-        with _writing(self.path): self.file.write(json.dumps({'step': trainer.step} | numbers) + '\n')
+        line = json.dumps({'step': trainer.step} | numbers) + '\n'
+        with writing_errors_as(self.path, 'make room, and go on'): self.file.write(line)
 
     def close(self, trainer):
         if self.file:
-            with _writing(self.path): self.file.close()
-
-@contextmanager
-def _writing(file):
-    "In this block what the disk says becomes one line."
-    try: yield
-    except OSError as e: raise DiskError(f"{file}: cannot be written ({e.strerror}); make room, and go on") from None
+            with writing_errors_as(self.path, 'make room, and go on'): self.file.close()
 
 class TensorBoard(Callback):
     "The numbers of `Metrics` for TensorBoard; raises `InputError` where it is not installed."

@@ -19,7 +19,7 @@ from shlex import quote
 
 from ..core import InputError
 from ..data.corpora import stream_lines
-from ..data.shards import write_whole
+from ..files import atomic_write
 from .costs import BESIDES, MACHINES, PAPER_STEP, paper_utilisation, price, training_hours
 from .trainer import current_names
 from ..transformer import preset
@@ -132,7 +132,7 @@ def split_tatoeba(
         most = None if name == 'train' else 1
         pairs = [(e, other) for e in sentences for other in groups[e][:most]]
         for lang, side in zip((first, second), zip(*pairs)):
-            write_whole(out/f'{name}.{lang}', ''.join(f'{line}\n' for line in side).encode())
+            atomic_write(out/f'{name}.{lang}', ''.join(f'{line}\n' for line in side).encode())
 
 # %% ../../nbs/train/05_recipes.ipynb #rec00032
 def _both(one, other, digits): return f'{one:,.{digits}f} to {other:,.{digits}f}'

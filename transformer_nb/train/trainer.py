@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from .. import checkpoints
-from ..core import InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype
+from ..core import InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype, out_of_memory
 from ..data.batching import Batch, Batches, Step, encode_pairs, fitting, prefetch
 from ..data.corpora import Split
 from ..data.tokenizer import check_tokenizer
@@ -39,7 +39,7 @@ from ..regularization import projected_loss
 from .autotune import torch_settings
 from .callbacks import Callback, Stopped, default_callbacks, validate
 from .distributed import DistributedContext, lost_process, parallel, sync
-from .runs import NotFinite, decode_pairs, out_of_memory, refuse_used, split_micro_batches
+from .runs import NotFinite, decode_pairs, refuse_used, split_micro_batches
 from ..transformer import Transformer
 
 # %% ../../nbs/train/06_trainer.ipynb #e63a7e14
