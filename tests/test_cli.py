@@ -277,6 +277,15 @@ def test_the_row_for_the_greedy_path_is_an_option_of_both_commands(small_run, co
     assert kept == [False, False, True, True]
 
 
+def test_translate_takes_a_limit_and_a_type(small_run):
+    lines = b'a dog runs .\na dog runs .\n'
+    status, out, err = tnb('tnb-translate', small_run, '--dtype', 'float32', '--max-new-tokens', 1, stdin=lines)
+    assert status == 0 and out.count(b'\n') == 2 and all(len(line.split()) <= 1 for line in out.splitlines()), err
+    for options, message in ((('--dtype', 'half'), "dtype 'half'"), (('--max-new-tokens', 0), 'at least 1')):
+        status, _, err = tnb('tnb-translate', small_run, *options, stdin=lines)
+        assert status == 2 and message in err
+
+
 def test_eval_reads_the_test_files_alone(corpus, tmp_path):
     "After --drop-empty, and without the training text."
     for lang in ('en', 'de'):
