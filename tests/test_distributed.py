@@ -68,6 +68,17 @@ def test_sharded_layers_gather_bfloat16_and_learn_in_float32(tmp_path):
     assert {w.dtype for w in weights(shards).values()} == {torch.float32}
 
 
+@pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
+def test_a_moving_average_is_cut_into_pieces_with_its_weights(tmp_path):
+    "And resumed by another number of processes."
+    train(tmp_path/'alone', 6, '--ema')
+    train(tmp_path/'shards', 4, '--ema', '--shard', processes=2)
+    train(tmp_path/'shards', 6, '--ema', '--resume')
+    a, b = (checkpoints.load(tmp_path/name/'ema').model.state_dict() for name in ('alone', 'shards'))
+    assert all(torch.allclose(a[name], b[name], rtol=0, atol=1e-6) for name in a)
+    assert not torch.equal(a['embedding.weight'], weights(tmp_path/'alone')['embedding.weight'])
+
+
 def test_resume_with_another_number_of_processes(alone, tmp_path):
     train(tmp_path, 2, processes=2)
     train(tmp_path, 4, '--resume')

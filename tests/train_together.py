@@ -1,6 +1,6 @@
 """A few steps of training in float64 for tests/test_distributed.py, alone or by torchrun:
 
-    train_together.py OUT STEPS [--shard] [--resume] [--auto] [--bfloat16] [--hold STEP] [--hold-disk STEP]
+    train_together.py OUT STEPS [--shard] [--resume] [--auto] [--bfloat16] [--ema] [--hold STEP] [--hold-disk STEP]
 
 `--auto` goes on where there is something to go on from. With `--hold` a run that has done so many steps waits as long
 as there is a file `hold` beside OUT, so that something can happen meanwhile; with `--hold-disk` what it writes of later
@@ -27,7 +27,7 @@ words = lambda: torch.randint(3, 40, (int(torch.randint(3, 12, ())),)).tolist()
 pairs = [(words(), words()) for _ in range(120)]
 if '--bfloat16' in options: model.float()
 cfg = TrainingConfig(steps=steps, batch_tokens=64, grad_accum_steps=4, warmup=4, max_grad_norm=1., save_every=2,
-    device='cpu',
+    device='cpu', ema=.5 if '--ema' in options else None,
     shard='--shard' in options, dtype='bfloat16' if '--bfloat16' in options else 'float32')
 trainer = Trainer(model, train=pairs, val=pairs[:20], cfg=cfg, out=out)
 begun = trainer.world.broadcast_from_rank0(lambda: bool(out.exists() and checkpoints.steps(out)))  # all see it, or none

@@ -13,7 +13,7 @@ __all__ = ['RESUME', 'train_command', 'translate_command', 'evaluate_command', '
 import os
 import sys
 import warnings
-from argparse import SUPPRESS, ArgumentParser
+from argparse import ArgumentParser
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -91,8 +91,7 @@ def _options(function, name, pos):
         kind = get_args(kinds.get(action.dest))
         if len(kind) == 2 and kind[1] is NoneType: action.type = kind[0]
         for old in (old for old, name in OLD_NAMES.items() if name == action.dest):  # as older scripts spell it
-            parser.add_argument(f"--{old.replace('_', '-')}", dest=action.dest, type=action.type, default=SUPPRESS,
-                help=SUPPRESS)
+            parser._option_string_actions[f"--{old.replace('_', '-')}"] = action  # not in the help
     parser.add_argument('--version', action='version', version=f'transformer_nb {__version__}',
         help='Show the version and exit')
     given = parser.parse_args()

@@ -32,7 +32,7 @@ def adam(
         raise InputError("nothing to train: every parameter is frozen; call requires_grad_() on the model, "
             "or on the part of it to be trained")
     fused = all(_can_fuse(p) for p in {(p.device, p.dtype): p for p in model.parameters()}.values())
-    settings = dict(lr=0., betas=(.9, .98), eps=1e-9, fused=fused)
+    settings:dict = dict(lr=0., betas=(.9, .98), eps=1e-9, fused=fused)
     if not weight_decay: return torch.optim.Adam(model.parameters(), **settings)
     matrices, others = ([p for p in model.parameters() if (p.dim() > 1) == is_matrix] for is_matrix in (True, False))
     groups = [{'params': matrices, 'weight_decay': weight_decay}, {'params': others, 'weight_decay': 0.}]
