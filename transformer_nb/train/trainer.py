@@ -379,7 +379,7 @@ class Trainer:
 
     def _val_loss(self):
         "Negative log-likelihood of the validation split, in nats per word piece. Each process computes some batches."
-        batches = list(self.val.once()) if self.val else []
+        batches = list(self.val.validation_batches()) if self.val else []
         net, rank, size = Objective(self.model), self.world.rank, self.world.size
         if self.cfg.shard: net, rank, size = self.net, 0, 1  # each forward pass is an exchange: all compute all
         nll = torch.zeros((), dtype=torch.float32 if self.device.type == 'mps' else torch.float64, device=self.device)
