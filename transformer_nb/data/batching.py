@@ -290,7 +290,7 @@ class Batches:
         lengths = self.lengths if drawn is None else self.lengths[drawn]
         order = np.lexsort((rng.random(len(lengths)), lengths))  # by length, random among equals
         bounds = np.array([*_firsts(lengths[order], self.batch_tokens), len(order)])
-        spans = np.stack([bounds[:-1], bounds[1:]], 1)
+        spans = np.stack([bounds[:-1], bounds[1:]], 1)[:len(order)]  # none where nothing was drawn
         return order if drawn is None else drawn[order], spans[rng.permutation(len(spans))]
 
     def epoch(self,

@@ -30,8 +30,9 @@ from tqdm import tqdm
 
 from .. import checkpoints
 from ..core import DiskError, InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype, keeping_memory
-from ..data.batching import Batch, Batches, Step, encode_pairs, fitting, prefetch
+from ..data.batching import Batch, Batches, PairSource, Step, prefetch
 from ..data.corpora import Split
+from ..data.sampling import as_ids
 from ..data.tokenizer import check_tokenizer
 from ..optimizer import adam, lrate
 from ..parts.exchange import with_fast_dropout
@@ -56,6 +57,7 @@ class TrainingConfig:
     lr_factor:float = 1.        # Multiplies the paper's schedule
     clip:float|None = None      # Longest gradient, as a norm; None: as it comes
     seed:int = 0                # Fixes initial weights, order of batches, dropout
+    bpe_dropout:float|None = None # Probability that a joining of pieces is left out, see `data.sampling`; None: none
     device:str = 'auto'         # torch device
     dtype:str = 'float32'       # Of the products, see `core.DTYPES`; auto: the fastest here. Weights stay float32
     threads:int|None = None     # Threads on a CPU while the run lasts; None: as many as torch has
@@ -134,14 +136,14 @@ def _is_valid(path):
         return False
     return True
 
-SAME = 'seed', 'batch_tokens', 'accumulate'
+SAME = 'seed', 'batch_tokens', 'accumulate', 'bpe_dropout'
 
 def run_of(
     found:checkpoints.Checkpoint # A checkpoint, as `checkpoints.load` gives it
 ) -> dict: # Its training.json
     "What a checkpoint says of its run; raises `InputError` for one that no run has written."
     missing = [name for name in (*Trainer.kept, 'settings') if name not in found.training]
-    missing = missing or [name for name in (*SAME, 'dtype') if name not in found.training['settings']]
+    missing = missing or [name for name in (*SAME[:3], 'dtype') if name not in found.training['settings']]
     if not missing: return found.training
     raise InputError(f"{found.path/'training.json'}: {missing[0]!r} is missing, so there is no run to go on with; "
         "take a step-* directory of a run, or begin a new one from these weights")
@@ -155,7 +157,7 @@ class Trainer:
     def __init__(self,
         model:Transformer,       # The model, trained in place
         *,
-        train:Sequence|Split,    # Sentence pairs: (source, target) as texts or as ids, or a corpora.Split
+        train:Sequence|Split|PairSource, # Sentence pairs: texts or ids, as a list, a Split, Shards, or a Mixture
         cfg:TrainingConfig,      # Settings of the run
         out:str|Path,            # Directory of the run
         tokenizer=None,          # Makes ids of texts, and is saved with every checkpoint; None: there are only ids
@@ -174,7 +176,8 @@ class Trainer:
         if cfg.compile: compile_layers(self.model)
         self.net = parallel(Objective(self.model), self.world, cfg.shard, getattr(torch, self.dtype))
         self.optimizer = adam(self.model)
-        pairs, watched = self._ids('train', train), self._ids('val', val)
+        pairs = as_ids(train, 'train', tokenizer, model.cfg, cfg.bpe_dropout)
+        watched = as_ids(val, 'val', tokenizer, model.cfg)
         self.batches = Batches(pairs, cfg.batch_tokens, cfg.seed, cfg.accumulate,
             self.world.rank, self.world.size, special=model.cfg)
         self.val = Batches(watched, cfg.batch_tokens, special=model.cfg) if watched else None
@@ -190,14 +193,6 @@ class Trainer:
     def _use(self, dtype):
         self.dtype = self.world.from_first(lambda: fast_dtype(self.device)) if dtype == 'auto' else dtype
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == 'float16')
-
-    def _ids(self, name, pairs):
-        "Pairs of ids; raises `InputError` for texts that nobody can read, and for ids that `forward` would refuse."
-        if not len(pairs): return pairs
-        if not isinstance(pairs[0][0], str): return fitting(pairs, self.model.cfg, name)
-        if not self.tokenizer: raise InputError(f"{name} holds texts: give the tokenizer that turns them into ids")
-        split = pairs if isinstance(pairs, Split) else Split(pairs, f'{name} source', f'{name} target')
-        return encode_pairs(self.tokenizer, split, self.model.cfg.max_len)
 
     def _begin(self):
         "Nothing is done yet."
@@ -461,7 +456,7 @@ class Trainer:
             self.model.load_state_dict(found.model.state_dict())
         settings = run_of(found)['settings']
         for name in SAME:  # these say which sentences come next
-            theirs, ours = settings[name], getattr(self.cfg, name)
+            theirs, ours = settings.get(name), getattr(self.cfg, name)
             if theirs != ours:
                 raise InputError(f"{found.path}: its run has {name} {theirs}, not {ours}; "
                     "keep to the settings of that run, or begin another in a new directory")
