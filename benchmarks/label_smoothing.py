@@ -36,9 +36,9 @@ RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'b
 def train(model, pairs, steps, seed):
     optimizer, device = adam(model), next(model.parameters()).device
     batches = Batches(pairs, RECIPE['batch_tokens'], seed)
-    for i, rows in enumerate(islice(batches.row(), steps), 1):
+    for i, (_, rows) in enumerate(islice(batches.micro_batches(), steps), 1):
         optimizer.param_groups[0]['lr'] = lrate(i, model.cfg.d_model, RECIPE['warmup'], RECIPE['lr_factor'])
-        loss, _ = batch_loss(model, batches.make(rows).to(device))
+        loss, _ = batch_loss(model, batches.collate(rows).to(device))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -51,7 +51,7 @@ def validate(model, pairs):
     nll = right = sure = tokens = 0
     batches = Batches(pairs)
     for rows in batches.epoch(0):
-        batch = batches.make(rows).to(next(model.parameters()).device)
+        batch = batches.collate(rows).to(next(model.parameters()).device)
         logits, y = model(batch.src, batch.tgt_in)[batch.tgt_out != PAD].float(), batch.targets
         nll += F.cross_entropy(logits, y, reduction='sum').item()
         right += (logits.argmax(-1) == y).sum().item()

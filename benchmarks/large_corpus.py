@@ -178,12 +178,12 @@ def order(folder, epochs=2):
     batches = Batches(shards, 25_000, seed=1)
     for e in range(epochs):
         seen = np.zeros(len(shards), np.int32)
-        for batch in batches._epoch(e): seen[batch] += 1
+        for batch in batches.epoch(e): seen[batch] += 1
         assert (seen == 1).all()
     start = batches.n_batches - 20  # over the seam of two epochs
     one, other = batches.stream(start), Batches(shards, 25_000, seed=1).stream(start + 15)
     for a, b in zip(islice(one, 15, 40), other): assert a.batches[0].src.equal(b.batches[0].src)
-    pairs = [shards[i] for i in next(batches.row(0))]
+    pairs = [shards[i] for i in next(batches.micro_batches())[1]]
     real = sum(len(side) + 1 for pair in pairs for side in pair)
     return {'pairs': len(shards), 'batches': batches.n_batches, 'tokens_in_first': real}
 

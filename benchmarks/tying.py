@@ -48,7 +48,7 @@ def losses(model, batch):
 def validate(model, pairs, count):
     "Mean loss of all pieces, and by their number in training."
     model.eval()
-    parts = [losses(model, batch) for batch in Batches(pairs, 4096).once()]
+    parts = [losses(model, batch) for batch in Batches(pairs, 4096).validation_batches()]
     model.train()
     loss, seen = torch.cat([nll for nll, _ in parts]), count[torch.cat([ids for _, ids in parts])]
     groups = [loss[(seen >= low) & (seen <= high)] for low, high in COUNTS]
@@ -60,9 +60,9 @@ def run(kind, rate, seed, train, halves, count):
     start, model, curve = time.process_time(), build(kind, seed), []
     optimizer = torch.optim.Adam(model.parameters(), betas=(.9, .98), eps=1e-9)
     batches, steps, rise = Batches(train, RECIPE['batch_tokens'], seed), RECIPE['steps'], RECIPE['rise']
-    for step, rows in enumerate(islice(batches.row(), steps), 1):
+    for step, (_, rows) in enumerate(islice(batches.micro_batches(), steps), 1):
         optimizer.param_groups[0]['lr'] = rate * min(step/rise, (rise/step)**.5)
-        loss = losses(model, batches.make(rows))[0].mean()
+        loss = losses(model, batches.collate(rows))[0].mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_nb.core import InputError
-from transformer_nb.data.batching import Batch, Batches, by_length, make_batch, pad, prefetch
+from transformer_nb.data.batching import Batch, Batches, batch_by_tokens, make_batch, pad, prefetch
 from transformer_nb.data.tokenizer import BOS, EOS, PAD
 
 many = settings(max_examples=60)
@@ -87,7 +87,7 @@ def test_pad_is_a_rectangle(rows):
 @given(st.lists(st.integers(1, 20), max_size=40), budgets, seeds)
 def test_cut_keeps_order_and_budget(lengths, budget, seed):
     order = np.random.default_rng(seed).permutation(len(lengths))
-    batches = by_length(lengths, order, budget)
+    batches = batch_by_tokens(lengths, order, budget)
     assert list(chain(*batches)) == order.tolist()
     assert all(batches) and all(type(i) is int for i in chain(*batches))
     for batch in batches: assert len(batch) == 1 or len(batch)*max(lengths[i] for i in batch) <= budget
@@ -103,7 +103,7 @@ def test_every_pair_once_an_epoch(pairs, budget, seed, e):
     assert len(batches.epoch(e)) == n
     seen = [i for step in islice(batches.stream(e*n), n) for batch in step.batches for i in pairs_of(batch)]
     assert sorted(seen) == list(range(len(pairs)))
-    assert sorted(i for batch in batches.once() for i in pairs_of(batch)) == list(range(len(pairs)))
+    assert sorted(i for batch in batches.validation_batches() for i in pairs_of(batch)) == list(range(len(pairs)))
 
 
 @many

@@ -141,7 +141,7 @@ def test_special_ids_of_the_model_rule_in_training(tmp_path):
     trainers = [Trainer(m, train=p, cfg=cfg, out=tmp_path/'run') for m, p in ((a, pairs), (b, renamed))]
     losses = [[t.train_step(step) for step, _ in zip(t.batches.stream(), range(4))] for t in trainers]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-    batch = Batches(renamed, 64, special=Special(**ids)).make(range(3))
+    batch = Batches(renamed, 64, special=Special(**ids)).collate(range(3))
     assert batch.n_tokens == 4 + 2 + 3 and torch.isfinite(batch_loss(b, batch)[0])
 
 
@@ -211,7 +211,7 @@ def loss(trainer):
     return -trainer.step if rank else trainer.step  # in process 1 it falls, in process 0 it rises
 callbacks._val_loss = loss
 trainer.fit(quiet=True)
-whole = [len(batch.src) for batch in trainer.val.once()]
+whole = [len(batch.src) for batch in trainer.val.validation_batches()]
 print(json.dumps([rank, shared['val_loss'], seen[:len(seen)//(1 + len(trainer.log))], whole, trainer.step]), flush=True)
 trainer.world.close()
 '''
@@ -333,7 +333,7 @@ def test_padding_in_a_sentence_makes_no_batch():
     "Its step would count one token more than the batch has targets."
     for pair in (([5, 6], [7, 0, 8]), ([5, 0], [7])):
         batches = Batches([([5], [6]), pair], 64)
-        with pytest.raises(InputError, match='pair 1 .* padding'): batches.make([0, 1])
+        with pytest.raises(InputError, match='pair 1 .* padding'): batches.collate([0, 1])
 
 
 def test_shards_longer_than_the_model_or_of_another_vocabulary_are_refused(tmp_path):

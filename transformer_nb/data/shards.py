@@ -28,7 +28,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..core import DiskError, InputError, ProcessLost, give_back_memory
-from .batching import IdPairs, encode_pairs
+from .batching import IdPairs, PairSource, encode_pairs
 from .corpora import Corpus, Split, load_corpus, load_folder
 from .formats import find_files, stream_pairs
 from .tokenizer import Tokenizer, train_tokenizer
@@ -302,7 +302,7 @@ def _check_plan(folder, theirs, ours):
             "or choose another directory")
 
 # %% ../../nbs/data/03_shards.ipynb #d3538007
-class Shards:
+class Shards(PairSource):
     "Sentence pairs as ids on disk, read when they are asked for; `Batches` takes them as it takes `IdPairs`."
     def __init__(self,
         path:str|Path # A directory that `prepare` has written

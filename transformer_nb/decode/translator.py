@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from ..core import InputError, check_dtype, default_device, fast_dtype
-from ..data.batching import by_length, make_batch, pad
+from ..data.batching import batch_by_tokens, make_batch, pad
 from ..data.tokenizer import check_tokenizer
 from .alignment import align_words
 from .search import Hypothesis, beam_search, length_penalty, sample as draw, wide
@@ -330,7 +330,7 @@ class Translator:
         if parallel < 1: raise InputError(f"parallel {parallel} must be at least 1")
         if batch_tokens <= 0: raise InputError("batch_tokens must be at least 1")
         full = sorted((i for i, length in enumerate(lengths) if length > 1), key=lambda i: -lengths[i])
-        batches = by_length(lengths, full, int(batch_tokens))
+        batches = batch_by_tokens(lengths, full, int(batch_tokens))
         work = [[rows[i] for i in batch] for batch in batches]
         together = min(parallel, len(work)) if self.device.type == 'cpu' else 1
         answers = _side_by_side(answer, work, together) if together > 1 else map(answer, work)

@@ -18,7 +18,7 @@ import sacrebleu
 import torch
 from torch import Tensor
 
-from ..data.batching import Batch, by_length, pad
+from ..data.batching import Batch, batch_by_tokens, pad
 from ..data.tokenizer import BOS, EOS, PAD
 from ..decode.evaluation import check_lines
 from .baselines import ConvS2S, RNNSearch
@@ -168,6 +168,6 @@ def translations(
     "Greedy translations of any of the models."
     rows, device = [ids + [EOS] for ids in tokenizer.encode(texts)], model.embedding.weight.device
     lengths, found = [len(row) for row in rows], [None]*len(rows)
-    for batch in by_length(lengths, sorted(range(len(rows)), key=lengths.__getitem__), batch_tokens):
+    for batch in batch_by_tokens(lengths, sorted(range(len(rows)), key=lengths.__getitem__), batch_tokens):
         for i, ids in zip(batch, greedy_anew(model, pad([rows[i] for i in batch], device))): found[i] = ids
     return tokenizer.decode(found)

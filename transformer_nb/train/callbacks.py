@@ -203,7 +203,7 @@ def _val_loss(trainer):
     "Negative log-likelihood of the validation split, in nats per word piece. Each process computes some batches."
     net, rank, size = trainer.objective, trainer.world.rank, trainer.world.size
     if trainer.cfg.shard: net, rank, size = trainer.net, 0, 1  # each forward pass is an exchange: all compute all
-    batches = list(trainer.val.once())[rank::size]
+    batches = list(trainer.val.validation_batches())[rank::size]
     dtype = torch.float32 if trainer.device.type == 'mps' else torch.float64
     nll = torch.zeros((), dtype=dtype, device=trainer.device)
     for batch in batches:

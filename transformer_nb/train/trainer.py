@@ -29,8 +29,9 @@ from tqdm import tqdm
 
 from .. import checkpoints
 from ..core import InputError, MemoryFull, ProcessLost, check_dtype, fast_dtype, out_of_memory
-from ..data.batching import Batch, Batches, Step, encode_pairs, fitting, prefetch
+from ..data.batching import Batch, Batches, PairSource, Step, prefetch
 from ..data.corpora import Split
+from ..data.sampling import as_ids
 from ..data.tokenizer import check_tokenizer
 from ..optimizer import adam, lrate
 from ..parts.exchange import with_fast_dropout
@@ -55,6 +56,7 @@ class TrainingConfig:
     max_grad_norm:float|None = None    # Longest gradient, as a norm; None: as it comes
     weight_decay:float|None = None     # Of matrices, decoupled from the gradient (AdamW); None: none
     seed:int = 0                       # Fixes order of batches and dropout
+    bpe_dropout:float|None = None      # Probability that a joining of pieces is left out, see `data.sampling`
     device:str = 'auto'                # torch device
     dtype:str = 'float32'              # Of the products, see `core.DTYPES`; auto: the fastest here. Weights: float32
     threads:int|None = None            # Threads on a CPU while the run lasts; None: as many as torch has
@@ -127,14 +129,6 @@ def compile_layers(
     "Compile each layer for any batch and length: one piece of code for all layers of the encoder, one for the decoder."
     for layer in (*model.encoder, *model.decoder): layer.compile(dynamic=True)
 
-def _as_ids(name, pairs, tokenizer, cfg):
-    "Pairs of ids; raises `InputError` for texts that nobody can read, and for ids that `forward` would refuse."
-    if not len(pairs): return pairs
-    if not isinstance(pairs[0][0], str): return fitting(pairs, cfg, name)
-    if not tokenizer: raise InputError(f"{name} holds texts: give the tokenizer that turns them into ids")
-    split = pairs if isinstance(pairs, Split) else Split(pairs, f'{name} source', f'{name} target')
-    return encode_pairs(tokenizer, split, cfg.max_len)
-
 def _check_shares(cfg, dtype, size):
     "Raises `InputError` where sharded weights cannot be trained."
     if dtype == 'float16': raise InputError("float16 cannot be sharded: choose bfloat16 or float32")
@@ -144,7 +138,7 @@ def _check_shares(cfg, dtype, size):
 
 # %% ../../nbs/train/06_trainer.ipynb #trnrese
 # Settings that a run keeps to its end; which sentences come next, and what the optimizer remembers, follow from them
-FIXED_SETTINGS = 'seed', 'batch_tokens', 'grad_accum_steps', 'weight_decay'
+FIXED_SETTINGS = 'seed', 'batch_tokens', 'grad_accum_steps', 'weight_decay', 'bpe_dropout'
 OLD_NAMES = {'accumulate': 'grad_accum_steps', 'clip': 'max_grad_norm', 'every': 'save_every', 'lr_factor': 'lr_scale'}
 
 def current_names(
@@ -173,7 +167,7 @@ class Trainer:
     def __init__(self,
         model:Transformer,       # The model, trained in place
         *,
-        train:Sequence|Split,    # Sentence pairs: (source, target) as texts or as ids, or a corpora.Split
+        train:Sequence|Split|PairSource, # Sentence pairs: texts or ids, as a list, a Split, Shards, or a Mixture
         cfg:TrainingConfig,      # Settings of the run
         out:str|Path,            # Directory of the run
         tokenizer=None,          # Makes ids of texts, and is saved with every checkpoint; None: there are only ids
@@ -197,7 +191,8 @@ class Trainer:
         self.net = parallel(self.objective, self.world, cfg.shard, getattr(torch, self.dtype))
         self.optimizer = (optimizer or partial(adam, weight_decay=cfg.weight_decay or 0.))(self.model)
         self.schedule = schedule or self.paper_schedule
-        pairs, watched = (_as_ids(*side, tokenizer, model.cfg) for side in (('train', train), ('val', val)))
+        pairs = as_ids(train, 'train', tokenizer, model.cfg, cfg.bpe_dropout)
+        watched = as_ids(val, 'val', tokenizer, model.cfg)
         self.batches = Batches(pairs, cfg.batch_tokens, cfg.seed, cfg.grad_accum_steps,
             self.world.rank, self.world.size, special=model.cfg)
         self.val = Batches(watched, cfg.batch_tokens, special=model.cfg) if watched else None

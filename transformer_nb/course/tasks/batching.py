@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ..exercises import Value, Write
-from ...data.batching import by_length, make_batch, pad
+from ...data.batching import batch_by_tokens, make_batch, pad
 from ...data.tokenizer import PAD, Special
 
 # %% ../../../nbs/course/tasks/10_batching.ipynb #8404d091
@@ -142,10 +142,10 @@ def _cut(lengths, order, full, keep_longest=False):
 class Budget(Write):
     """A budget of tokens
 
-    Write `by_length(lengths, order, batch_tokens)`: lists of indices. Take the indices as they stand in `order`. A
+    Write `batch_by_tokens(lengths, order, batch_tokens)`: lists of indices. Take the indices as they stand in `order`. A
     batch is full when the next sentence would make its *padded* table, sentences times the longest of them, larger than
     `batch_tokens`. A sentence that is longer than the whole budget gets a batch of its own."""
-    id, level, minutes, builds = '10.2', 2, 10, 'data.batching.by_length'
+    id, level, minutes, builds = '10.2', 2, 10, 'data.batching.batch_by_tokens'
     hints = ("Keep the batch that grows, and the length of its longest sentence.",
              "Before you add sentence `i`: `new = max(longest, lengths[i])`. Does `new*(len(batch) + 1)` still fit?",
              "If it does not, put the batch away and begin a new one with `i`: its longest is `lengths[i]`. After the "
@@ -192,28 +192,28 @@ class Budget(Write):
 
         def last_batch_lost(lengths, order, batch_tokens):
             "the last batch is lost: after the loop it is still open, so add it"
-            return by_length(lengths, order, batch_tokens)[:-1]
+            return batch_by_tokens(lengths, order, batch_tokens)[:-1]
 
         def too_long_dropped(lengths, order, batch_tokens):
             "a sentence longer than the budget is dropped; it must get a batch of its own"
-            return by_length(lengths, [i for i in order if lengths[i] <= batch_tokens], batch_tokens)
+            return batch_by_tokens(lengths, [i for i in order if lengths[i] <= batch_tokens], batch_tokens)
 
         def empty_batch(lengths, order, batch_tokens):
             "an empty batch comes before a first sentence that is longer than the budget: close only what is not empty"
-            return [[]]*(lengths[order[0]] > batch_tokens) + by_length(lengths, order, batch_tokens)
+            return [[]]*(lengths[order[0]] > batch_tokens) + batch_by_tokens(lengths, order, batch_tokens)
 
         def own_order(lengths, order, batch_tokens):
             "the sentences are sorted here; take them as they stand in `order`, sorting is the caller's part"
-            return by_length(lengths, sorted(order, key=lambda i: lengths[i]), batch_tokens)
+            return batch_by_tokens(lengths, sorted(order, key=lambda i: lengths[i]), batch_tokens)
 
         def order_ignored(lengths, order, batch_tokens):
             "`order` is not used: the indices come as 0, 1, 2, …"
-            return by_length(lengths, range(len(order)), batch_tokens)
+            return batch_by_tokens(lengths, range(len(order)), batch_tokens)
 
         def places(lengths, order, batch_tokens):
             "these are places in `order`, not the indices that stand there: `order[place]`"
             place = {i: k for k, i in enumerate(order)}
-            return [[place[i] for i in batch] for batch in by_length(lengths, order, batch_tokens)]
+            return [[place[i] for i in batch] for batch in batch_by_tokens(lengths, order, batch_tokens)]
 
         def sentence_count(lengths, order, batch_tokens):
             "the budget counts tokens, not sentences"
@@ -343,7 +343,7 @@ class BySource(Value):
     solution = """b: the source is almost free of padding, and the target pays for it. To measure it:
 
     ```python
-    by_source = made_of(by_length(batches.lengths, np.argsort([len(s) for s, t in pairs], kind='stable'), 2048))
+    by_source = made_of(batch_by_tokens(batches.lengths, np.argsort([len(s) for s, t in pairs], kind='stable'), 2048))
     {name: side_share(by_source, name) for name in ('src', 'tgt_out')}  # of exercise 10.3
     ```"""
     wrong = {'a': ('both', "what is sorted by one side varies more on the other: a source of ten words can have a "

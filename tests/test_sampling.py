@@ -1,0 +1,179 @@
+"Several corpora with weights, BPE dropout, and fine-tuning: counts, determinism, and what a resumed run sees."
+import json
+from collections import Counter
+from itertools import islice
+
+import marian
+import numpy as np
+import pytest
+import torch
+from conftest import tnb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer_nb import checkpoints
+from transformer_nb.cli import train
+from transformer_nb.core import InputError
+from transformer_nb.data.batching import Batches, id_pairs, make_batch
+from transformer_nb.data.corpora import Split, load_builtin
+from transformer_nb.data.sampling import Mixture, ResampledPairs, load_mixture
+from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
+from transformer_nb.interop.marian import read_model
+from transformer_nb.train.trainer import batch_loss
+
+PAIRS = load_builtin(400)['train'].pairs
+NEW = [(src, ' '.join(tgt.split()[::-1])) for src, tgt in PAIRS[:200]]
+RUN = dict(device='cpu', threads=1, batch_tokens=512, src='en', tgt='de')
+corpora = st.lists(st.tuples(st.integers(1, 12), st.sampled_from([.3, .5, 1., 1.25, 2., 3.])), min_size=1, max_size=3)
+
+
+def mixture(sizes):
+    "Pairs of different lengths; the first source id is the pair's own number."
+    starts = np.cumsum([4, *(n for n, _ in sizes)])
+    rows = [[row for i in range(a, b) for row in ([i] + [5]*(i % 7), [6])] for a, b in zip(starts, starts[1:])]
+    return Mixture(map(id_pairs, rows), [weight for _, weight in sizes])
+
+
+def same(a, b):
+    return a.n_tokens == b.n_tokens and len(a.batches) == len(b.batches) and all(
+        torch.equal(x.src, y.src) and torch.equal(x.tgt_out, y.tgt_out) for x, y in zip(a.batches, b.batches))
+
+
+@settings(max_examples=40)
+@given(corpora, st.integers(0, 9))
+def test_weights_say_how_often(sizes, seed):
+    "Through any number of epochs, a pair comes as often as its weight wants, rounded up or down."
+    mixed, seen = mixture(sizes), Counter()
+    for epoch in range(7):
+        seen.update(mixed.drawn(seed, epoch).tolist())
+        for k, (n, weight) in enumerate(sizes):
+            counts = [seen[i + int(mixed.starts[k])] for i in range(n)]
+            assert abs(sum(counts) - n*weight*(epoch + 1)) < 1 + 1e-6 and max(counts) - min(counts) <= 1
+
+
+@settings(max_examples=40)
+@given(corpora, st.integers(5, 40), st.integers(1, 3), st.integers(0, 25))
+def test_a_mixture_resumes_anywhere_with_any_number_of_processes(sizes, budget, per_step, start):
+    whole = list(islice(Batches(mixture(sizes), budget, 3, per_step).stream(), start + 6))
+    assert all(map(same, whole[start:], Batches(mixture(sizes), budget, 3, per_step).stream(start)))
+    ranks = [Batches(mixture(sizes), budget, 3, per_step, r, per_step).stream(start) for r in range(per_step)]
+    for step, *shares in zip(whole[start:], *ranks):
+        assert {share.n_tokens for share in shares} == {step.n_tokens}
+        assert all(torch.equal(share.batches[0].src, b.src) for share, b in zip(shares, step.batches, strict=True))
+
+
+def test_one_corpus_of_weight_one_is_that_corpus():
+    mixed = mixture([(30, 1.)])
+    assert all(map(same, islice(Batches(mixed, 30).stream(), 40), Batches(mixed.parts[0], 30).stream()))
+
+
+@pytest.fixture(scope='module', params=['bpe', 'unigram'])
+def resampled(request):
+    tokenizer = train_tokenizer((side for pair in PAIRS for side in pair), 250, request.param)
+    return ResampledPairs(tokenizer, Split(PAIRS[:60]), 256, .1)
+
+
+def test_epochs_are_cut_otherwise_and_a_resumed_run_sees_the_same(resampled):
+    batches = Batches(resampled, 600, seed=2, per_step=2)
+    batch = batches.epoch(0)[0]
+    assert not torch.equal(batches.collate(batch, 0).src, batches.collate(batch, 1).src)
+    decode = resampled.tokenizer.decode
+    assert [tuple(decode(list(pair))) for pair in resampled.take(batch, 2, 1)] == [PAIRS[i] for i in batch]
+    whole = list(islice(batches.stream(), 30))
+    assert all(map(same, whole[17:], Batches(resampled, 600, seed=2, per_step=2).stream(17)))
+    shares = [islice(Batches(resampled, 600, 2, 2, rank, 2).stream(), 30) for rank in range(2)]
+    for step, *parts in zip(whole, *shares, strict=True):
+        assert {part.n_tokens for part in parts} == {step.n_tokens} == {sum(b.n_tokens for b in step.batches)}
+        assert all(torch.equal(part.batches[0].src, b.src) for part, b in zip(parts, step.batches))
+
+
+def test_what_cannot_be_resampled_is_said(resampled):
+    class Plain(TokenizerLike): pass
+    with pytest.raises(InputError, match='Plain has no method `resample`'): ResampledPairs(Plain(), Split([]), 9, .1)
+    with pytest.raises(InputError, match='between 0 and 1'): ResampledPairs(resampled.tokenizer, Split([]), 9, 1.)
+
+
+@pytest.fixture(scope='module')
+def text(tmp_path_factory):
+    "Two corpora, the first with a test; and one in another order of words, which the small model has not learned."
+    folder = tmp_path_factory.mktemp('text')
+    for name, pairs in (('a', PAIRS[:200]), ('b', PAIRS[200:260]), ('new', NEW)):
+        (folder/name).mkdir()
+        for split in ('train', 'test') if name == 'a' else ('train',):
+            for side, lang in enumerate(('en', 'de')):
+                (folder/name/f'{split}.{lang}').write_text(''.join(pair[side] + '\n' for pair in pairs), encoding='utf-8')
+    return folder
+
+
+def weights(path): return checkpoints.load(path).model.state_dict()
+
+
+def equal(a, b): return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_run_with_both_resumes_bit_by_bit(text, tmp_path):
+    run = RUN | dict(data=[str(text/'a'), f"{text/'b'}=1.5"], bpe_dropout=.2, vocab_size=250, every=2, batch_tokens=400)
+    train(**run, steps=6, warmup=3, out=tmp_path/'whole')
+    train(**run, steps=6, warmup=3, out=tmp_path/'cut')
+    for step in (4, 6): checkpoints.remove(tmp_path/'cut'/f'step-{step:07}')
+    checkpoints.remove(tmp_path/'cut'/'averaged')
+    train(device='cpu', out=tmp_path/'cut', resume=True)
+    assert equal(weights(tmp_path/'whole'/'step-0000006'), weights(tmp_path/'cut'/'step-0000006'))
+    with pytest.raises(InputError, match='its run has data'):
+        train(**run | dict(data=str(text/'a')), out=tmp_path/'cut', resume=True)
+    with pytest.raises(InputError, match='bpe_dropout 0.2, not'):
+        train(device='cpu', out=tmp_path/'cut', bpe_dropout=.1, resume=True)
+
+
+def test_no_dropout_is_todays_run(text, tmp_path):
+    for name, more in (('a', {}), ('b', dict(bpe_dropout=0.)), ('c', dict(data=[f"{text/'a'}=1"]))):
+        train(**RUN | dict(data=str(text/'a'), vocab_size=250, steps=2, every=2) | more, out=tmp_path/name)
+    assert equal(weights(tmp_path/'a'), weights(tmp_path/'b')) and equal(weights(tmp_path/'a'), weights(tmp_path/'c'))
+
+
+@pytest.mark.parametrize('given, said', [('=0', 'weight above 0'), ('=x', 'no such folder')])
+def test_a_weight_that_is_none(text, given, said):
+    with pytest.raises(InputError, match=said): load_mixture([str(text/'a'), str(text/'b') + given])
+
+
+def loss(found, pairs):
+    "Mean over pairs, without dropout, in nats per token."
+    sides = found.tokenizer.source, found.tokenizer.target
+    ids = list(zip(*(side.encode([pair[i] for pair in pairs]) for i, side in enumerate(sides))))
+    with torch.no_grad(): return batch_loss(found.model.eval(), make_batch(ids, found.model.cfg))[1].item()
+
+
+def test_the_small_model_learns_two_hundred_pairs(text, tmp_path):
+    "It keeps its vocabulary and its sizes; the resumed run needs it no more."
+    demo = checkpoints.load('demo')
+    train(**RUN | dict(init='demo', data=str(text/'new'), steps=20, every=20), out=tmp_path/'run')
+    tuned = checkpoints.load(tmp_path/'run')
+    assert loss(tuned, NEW) < .7*loss(demo, NEW)
+    assert tuned.tokenizer.model == demo.tokenizer.model and tuned.model.cfg == demo.model.cfg
+    assert tuned.training['init'] == 'demo'
+    train(device='cpu', steps=21, out=tmp_path/'run', resume=True)
+    assert checkpoints.load(tmp_path/'run').training['init'] == 'demo'
+    with pytest.raises(InputError, match="its run has init 'demo', not 'other'"):
+        train(device='cpu', init='other', out=tmp_path/'run', resume=True)
+
+
+def test_a_model_of_marians_kind_is_fine_tuned(text, tmp_path):
+    folder = marian.make(tmp_path/'marian', separate=True)
+    train(**RUN | dict(init=str(folder), data=str(text/'a'), steps=10, every=5, dropout=0., lr_factor=1.),
+        out=tmp_path/'run')
+    tuned, theirs = checkpoints.load(tmp_path/'run'), read_model(folder)
+    assert loss(tuned, PAIRS[:50]) < loss(theirs, PAIRS[:50]) and tuned.tokenizer.model == theirs.tokenizer.model
+
+
+@pytest.mark.parametrize('more, said', [(['--preset', 'base'], 'its N is 4, not 6'),
+    (['--vocab-size', 500], 'its vocab_size is'), (['--max-len', 77], 'its max_len is')])
+def test_what_disagrees_with_the_model_is_refused_in_a_line(more, said, text, tmp_path):
+    status, _, err = tnb('tnb-train', '--init', 'demo', '--data', text/'a', *more, '--out', tmp_path/'run')
+    assert status == 2 and len(err.splitlines()) == 1 and said in err and 'leave out' in err, err
+    assert not (tmp_path/'run').exists()
+
+
+def test_the_first_corpus_is_scored(text, tmp_path):
+    train(**RUN | dict(data=[str(text/'a'), str(text/'b')], vocab_size=250, steps=1, every=1), out=tmp_path/'run')
+    status, out, err = tnb('tnb-eval', tmp_path/'run', '--beam', 1, '--json', '--device', 'cpu')
+    assert status == 0 and json.loads(out)['test']['pairs'] == 200, err
