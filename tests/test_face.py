@@ -237,8 +237,8 @@ def test_pairs_that_are_none_are_refused(demo, name):
     with pytest.raises(InputError, match='^4 texts and 1 translations: give one for each$'): call(SENTENCES, ['x'])
     with pytest.raises(InputError, match='^sentence 2: .* do not fit'): call(['a', LONG], ['a', 'b'])
     with pytest.raises(InputError, match='^sentence 2: .* do not fit'): call(['a', 'b'], ['a', LONG])
-    with pytest.raises(TypeError, match='put the sentence into a list'): call('a dog', 'b')
-    with pytest.raises(TypeError, match='put the sentence into a list'): demo.sample('a dog')
+    with pytest.raises(InputError, match='^1 texts and 4 translations: give one for each$'): call('a dog', SENTENCES)
+    assert call('a dog', 'b') == call(['a dog'], ['b'])[0] and demo.sample('a dog') == demo.sample(['a dog'])[0]
 
 
 # --- alignments -------------------------------------------------------------------------------------------------------
