@@ -101,7 +101,8 @@ def text(tmp_path_factory):
         (folder/name).mkdir()
         for split in ('train', 'test') if name == 'a' else ('train',):
             for side, lang in enumerate(('en', 'de')):
-                (folder/name/f'{split}.{lang}').write_text(''.join(pair[side] + '\n' for pair in pairs), encoding='utf-8')
+                lines = ''.join(pair[side] + '\n' for pair in pairs)
+                (folder/name/f'{split}.{lang}').write_text(lines, encoding='utf-8')
     return folder
 
 

@@ -126,7 +126,7 @@ def as_ids(
     if isinstance(pairs, Mixture):
         return Mixture([as_ids(part, name, tokenizer, cfg, bpe_dropout) for part in pairs.parts], pairs.weights)
     if not isinstance(pairs[0][0], str):
-        if bpe_dropout: raise InputError(f"{name} holds ids, and BPE dropout cuts texts: give the text, or leave it out")
+        if bpe_dropout: raise InputError(f"{name} holds ids, and BPE dropout cuts texts: give the text, or do without")
         _check_made_by(tokenizer, pairs, name)
         return fitting(pairs, cfg, name)
     if not tokenizer: raise InputError(f"{name} holds texts: give the tokenizer that turns them into ids")

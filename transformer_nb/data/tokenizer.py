@@ -108,7 +108,7 @@ class Tokenizer:
 
 SEEDING = Lock()  # SentencePiece has one seed for the process
 
-def _resampled(sp, texts, p, seed, out_type=int):
+def _resampled(sp, texts, p, seed, out_type:type=int):
     with SEEDING:  # for a list, SentencePiece starts a thread, which begins with this seed
         spm.set_random_generator_seed(seed)
         return sp.encode(texts, out_type=out_type, enable_sampling=True, alpha=p, nbest_size=-1, num_threads=1)

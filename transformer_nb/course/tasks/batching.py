@@ -142,9 +142,9 @@ def _cut(lengths, order, full, keep_longest=False):
 class Budget(Write):
     """A budget of tokens
 
-    Write `batch_by_tokens(lengths, order, batch_tokens)`: lists of indices. Take the indices as they stand in `order`. A
-    batch is full when the next sentence would make its *padded* table, sentences times the longest of them, larger than
-    `batch_tokens`. A sentence that is longer than the whole budget gets a batch of its own."""
+    Write `batch_by_tokens(lengths, order, batch_tokens)`: lists of indices. Take the indices as they stand in `order`.
+    A batch is full when the next sentence would make its *padded* table, sentences times the longest of them, larger
+    than `batch_tokens`. A sentence that is longer than the whole budget gets a batch of its own."""
     id, level, minutes, builds = '10.2', 2, 10, 'data.batching.batch_by_tokens'
     hints = ("Keep the batch that grows, and the length of its longest sentence.",
              "Before you add sentence `i`: `new = max(longest, lengths[i])`. Does `new*(len(batch) + 1)` still fit?",
