@@ -113,7 +113,8 @@ def equal(a, b): return all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_a_run_with_both_resumes_bit_by_bit(text, tmp_path):
-    run = RUN | dict(data=[str(text/'a'), f"{text/'b'}=1.5"], bpe_dropout=.2, vocab_size=250, every=2, batch_tokens=400)
+    run = RUN | dict(data=[str(text/'a'), f"{text/'b'}=1.5"], bpe_dropout=.2, vocab_size=250, save_every=2,
+                     batch_tokens=400)
     train(**run, steps=6, warmup=3, out=tmp_path/'whole')
     train(**run, steps=6, warmup=3, out=tmp_path/'cut')
     for step in (4, 6): checkpoints.remove(tmp_path/'cut'/f'step-{step:07}')
@@ -128,7 +129,7 @@ def test_a_run_with_both_resumes_bit_by_bit(text, tmp_path):
 
 def test_no_dropout_is_todays_run(text, tmp_path):
     for name, more in (('a', {}), ('b', dict(bpe_dropout=0.)), ('c', dict(data=[f"{text/'a'}=1"]))):
-        train(**RUN | dict(data=str(text/'a'), vocab_size=250, steps=2, every=2) | more, out=tmp_path/name)
+        train(**RUN | dict(data=str(text/'a'), vocab_size=250, steps=2, save_every=2) | more, out=tmp_path/name)
     assert equal(weights(tmp_path/'a'), weights(tmp_path/'b')) and equal(weights(tmp_path/'a'), weights(tmp_path/'c'))
 
 
@@ -147,7 +148,7 @@ def loss(found, pairs):
 def test_the_small_model_learns_two_hundred_pairs(text, tmp_path):
     "It keeps its vocabulary and its sizes; the resumed run needs it no more."
     demo = checkpoints.load('demo')
-    train(**RUN | dict(init='demo', data=str(text/'new'), steps=20, every=20), out=tmp_path/'run')
+    train(**RUN | dict(init='demo', data=str(text/'new'), steps=20, save_every=20), out=tmp_path/'run')
     tuned = checkpoints.load(tmp_path/'run')
     assert loss(tuned, NEW) < .7*loss(demo, NEW)
     assert tuned.tokenizer.model == demo.tokenizer.model and tuned.model.cfg == demo.model.cfg
@@ -160,7 +161,7 @@ def test_the_small_model_learns_two_hundred_pairs(text, tmp_path):
 
 def test_a_model_of_marians_kind_is_fine_tuned(text, tmp_path):
     folder = marian.make(tmp_path/'marian', separate=True)
-    train(**RUN | dict(init=str(folder), data=str(text/'a'), steps=10, every=5, dropout=0., lr_factor=1.),
+    train(**RUN | dict(init=str(folder), data=str(text/'a'), steps=10, save_every=5, dropout=0., lr_scale=1.),
         out=tmp_path/'run')
     tuned, theirs = checkpoints.load(tmp_path/'run'), read_model(folder)
     assert loss(tuned, PAIRS[:50]) < loss(theirs, PAIRS[:50]) and tuned.tokenizer.model == theirs.tokenizer.model
@@ -175,6 +176,6 @@ def test_what_disagrees_with_the_model_is_refused_in_a_line(more, said, text, tm
 
 
 def test_the_first_corpus_is_scored(text, tmp_path):
-    train(**RUN | dict(data=[str(text/'a'), str(text/'b')], vocab_size=250, steps=1, every=1), out=tmp_path/'run')
+    train(**RUN | dict(data=[str(text/'a'), str(text/'b')], vocab_size=250, steps=1, save_every=1), out=tmp_path/'run')
     status, out, err = tnb('tnb-eval', tmp_path/'run', '--beam', 1, '--json', '--device', 'cpu')
     assert status == 0 and json.loads(out)['test']['pairs'] == 200, err

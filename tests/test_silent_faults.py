@@ -77,7 +77,8 @@ def test_batches_are_made_with_the_ids_of_the_model():
     stream = Batches(pairs, special=OTHER)
     step = next(stream.stream())
     assert (
-        torch.equal(stream.collate([0, 1]).src, batch.src) and step.n_tokens == sum(b.n_tokens for b in step.batches) == 6
+        torch.equal(stream.collate([0, 1]).src, batch.src)
+        and step.n_tokens == sum(b.n_tokens for b in step.batches) == 6
     )
     assert pad([[1], [2, 3]], pad_id=9).tolist() == [[1, 9], [2, 3]]
 
