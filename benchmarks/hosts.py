@@ -61,11 +61,10 @@ class Worker:
         "The small model, for n hosts; alone it is a module that exchanges nothing."
         from torch.nn.parallel import DistributedDataParallel
 
-        from transformer_nb.parts import packing  # noqa: F401  gives the model its `hidden`
-        from transformer_nb.train.trainer import Objective
+        from transformer_nb.train.trainer import Objective, with_fast_parts
         from transformer_nb.transformer import Transformer, preset
         if n not in self.nets:
-            net = Objective(Transformer(preset('small', vocab_size=MODELS['small'])))
+            net = Objective(with_fast_parts(Transformer(preset('small', vocab_size=MODELS['small']))))
             self.nets[n] = DistributedDataParallel(net, process_group=self.groups[n]) if n > 1 else net
         return self.nets[n]
 

@@ -25,7 +25,7 @@ from transformer_nb.data.tokenizer import PAD, train_tokenizer
 from transformer_nb.decode.evaluation import score
 from transformer_nb.decode.translator import Translator
 from transformer_nb.optimizer import adam, lrate
-from transformer_nb.train.trainer import batch_loss
+from transformer_nb.train.trainer import batch_loss, with_fast_parts
 from transformer_nb.transformer import Transformer, preset
 
 OUT = Path(__file__).parent/'results'/'label_smoothing.json'
@@ -34,7 +34,7 @@ RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'b
 
 
 def train(model, pairs, steps, seed):
-    optimizer, device = adam(model), next(model.parameters()).device
+    optimizer, device = adam(with_fast_parts(model)), next(model.parameters()).device
     batches = Batches(pairs, RECIPE['batch_tokens'], seed)
     for i, (_, rows) in enumerate(islice(batches.micro_batches(), steps), 1):
         optimizer.param_groups[0]['lr'] = lrate(i, model.cfg.d_model, RECIPE['warmup'], RECIPE['lr_factor'])

@@ -12,7 +12,7 @@ from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.parts.exchange import FastDropout, exchange, kind_of, with_fast_dropout
 from transformer_nb.parts.inference import CachedAttention, inference, with_cached_attention
 from transformer_nb.parts.look_inside import attention_maps
-from transformer_nb.parts.packing import PackedAttention, hidden, with_packed_attention
+from transformer_nb.parts.packing import PackedAttention, packed_decoder_states, with_packed_attention
 from transformer_nb.train.trainer import Trainer, TrainingConfig, batch_loss
 from transformer_nb.transformer import Transformer, TransformerConfig
 
@@ -37,7 +37,8 @@ def test_the_packed_loss_is_the_models_own(kind):
     "And so are its gradients."
     model, batch = make(**kind).double(), make_batch(PAIRS)
     plain, found = {}, {}
-    ours, packed = model.loss(batch.src, batch.tgt_in, batch.tgt_out), batch_loss(model, batch)
+    ours = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    packed = batch_loss(with_packed_attention(model), batch)
     for losses, grads in ((ours, plain), (packed, found)):
         model.zero_grad()
         losses[0].backward()
@@ -61,7 +62,7 @@ def test_a_trained_model_works_on_tables():
     "Padded tables, maps of attention, copies, decoding: as before its parts were exchanged."
     model, batch = make().eval(), make_batch(PAIRS)
     plain = deepcopy(model)
-    hidden(model, batch.src, batch.tgt_in)
+    packed_decoder_states(with_packed_attention(model), batch.src, batch.tgt_in)
     for other in (model, deepcopy(model), with_cached_attention(deepcopy(model))):
         assert torch.equal(other(batch.src, batch.tgt_in), plain(batch.src, batch.tgt_in))
         maps, expected = (attention_maps(m, batch.src, batch.tgt_in) for m in (other, plain))
@@ -75,7 +76,7 @@ def test_hooks_and_modes_go_with_the_place():
     model.encoder[0].self_attention.register_forward_hook(lambda m, args, out: seen.append(type(m)))
     model.encoder[0].residuals[0].dropout.eval()
     with_fast_dropout(with_packed_attention(model))
-    hidden(model, *(table for table in (make_batch(PAIRS).src, make_batch(PAIRS).tgt_in)))
+    packed_decoder_states(model, make_batch(PAIRS).src, make_batch(PAIRS).tgt_in)
     assert seen == [PackedAttention]
     assert [m.training for m in model.encoder[0].residuals[0].modules() if isinstance(m, FastDropout)] == [False]
     assert model.dropout.training and model.dropout.p == .5

@@ -19,6 +19,7 @@ from transformer_nb.data.corpora import Split, load_builtin
 from transformer_nb.data.sampling import Mixture, ResampledPairs, load_mixture
 from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.interop.marian import read_model
+from transformer_nb.parts.packing import with_packed_attention
 from transformer_nb.train.trainer import batch_loss
 
 PAIRS = load_builtin(400)['train'].pairs
@@ -142,7 +143,8 @@ def loss(found, pairs):
     "Mean over pairs, without dropout, in nats per token."
     sides = found.tokenizer.source, found.tokenizer.target
     ids = list(zip(*(side.encode([pair[i] for pair in pairs]) for i, side in enumerate(sides))))
-    with torch.no_grad(): return batch_loss(found.model.eval(), make_batch(ids, found.model.cfg))[1].item()
+    model = with_packed_attention(found.model).eval()
+    with torch.no_grad(): return batch_loss(model, make_batch(ids, model.cfg))[1].item()
 
 
 def test_the_small_model_learns_two_hundred_pairs(text, tmp_path):

@@ -14,7 +14,7 @@ from transformer_nb.data.corpora import Corpus, Split
 from transformer_nb.data.tokenizer import BOS, EOS, PAD
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.experiments.table2 import MODELS, RUNS, TABLE2, build_model, greedy_anew
-from transformer_nb.parts.packing import hidden
+from transformer_nb.parts.packing import packed_decoder_states, with_packed_attention
 from transformer_nb.transformer import Transformer
 
 BENCHMARKS = Path(__file__).parents[1]/'benchmarks'
@@ -54,7 +54,8 @@ def test_padding_and_future(name):
     other[0, 4] = (tgt[0, 4] - 2) % 47 + 3
     assert torch.allclose(model(src, other)[0, :4], both[0, :4], atol=1e-5)
     assert not torch.allclose(model(src, other)[0, 4], both[0, 4], atol=1e-3)
-    states = hidden(model, src, tgt) if isinstance(model, Transformer) else model.hidden(src, tgt)
+    if isinstance(model, Transformer): states = packed_decoder_states(with_packed_attention(model), src, tgt)
+    else: states = model.hidden(src, tgt)
     assert torch.allclose(model.embedding.logits(states), both[tgt != PAD], atol=1e-5)
 
 

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/parts/packing.html.md"""
 
 # %% auto #0
 __all__ = ['SHORT', 'Packing', 'PackedMask', 'attend_packed', 'PackedAttention', 'with_packed_attention', 'embed_packed',
-           'encode_packed', 'packed_decoder_states', 'hidden']
+           'encode_packed', 'packed_decoder_states']
 
 # %% ../../nbs/parts/02_packing.ipynb #62e362d0
 from functools import cache
@@ -173,7 +173,3 @@ def packed_decoder_states(
     memory, causal, of_source = _encoded(model, x, source), PackedMask(target, target, True), PackedMask(target, source)
     for layer in model.decoder: y = layer(y, memory, causal, of_source)
     return model.decoder_norm(y)
-
-def hidden(model, src, tgt, counts=(None, None)):
-    "The former name of `packed_decoder_states`, for a model whose parts need not be in place."
-    return packed_decoder_states(with_packed_attention(model), src, tgt, counts)

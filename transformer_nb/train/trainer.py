@@ -35,7 +35,7 @@ from ..data.sampling import as_ids
 from ..data.tokenizer import check_tokenizer
 from ..optimizer import adam, lrate
 from ..parts.exchange import with_fast_dropout
-from ..parts.packing import hidden, with_packed_attention
+from ..parts.packing import packed_decoder_states, with_packed_attention
 from ..regularization import projected_loss
 from .autotune import torch_settings
 from .callbacks import Callback, Stopped, default_callbacks, validate
@@ -89,11 +89,11 @@ def _plain(value, field):
 
 # %% ../../nbs/train/06_trainer.ipynb #d05a9747
 def batch_loss(
-    model:Transformer, # The model, or one of another kind with a method `hidden`
+    model:Transformer, # With `PackedAttention` in place; or of another kind, with a method `hidden`
     batch:Batch        # On the model's device
 ) -> tuple[Tensor, Tensor]: # Loss to minimise and negative log-likelihood, in nats per token
     "What `model.loss` gives, computed without the padding."
-    states_of = partial(hidden, model) if isinstance(model, Transformer) else model.hidden
+    states_of = partial(packed_decoder_states, model) if isinstance(model, Transformer) else model.hidden
     states = states_of(batch.src, batch.tgt_in, tuple(map(sum, batch.lengths)))
     W, bias = model.embedding.weight, getattr(model.embedding, 'bias', None)
     if bias is not None:  # one more feature, always 1, whose weight is the bias
