@@ -410,7 +410,7 @@ def test_every_stub_of_the_blank_course_says_what_to_write(blank):
     rows = [line.split('|', 2) for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == [e.id for e in ALL if e.builds]
     for id, builds, answer in rows:
-        said = re.fullmatch(r'([\w.]+): write ([\w.]+) in (nbs/\w+\.ipynb), then run nbdev-export', answer)
+        said = re.fullmatch(r'([\w.]+): write ([\w.]+) in (nbs/[\w/]+\.ipynb), then run nbdev-export', answer)
         assert said and said[2].split('.')[0] in builds and (ROOT/said[3]).exists(), answer
         assert said[1].split('.')[0] == id.split('.')[0]
 
@@ -428,8 +428,8 @@ def filled(blank, tmp_path_factory):
     "Cell by cell, the solutions are written where the stubs stand."
     folder = tmp_path_factory.mktemp('filled')/'course'
     shutil.copytree(blank, folder)
-    for path in (folder/'nbs').glob('[0-9]*.ipynb'):
-        nb, solutions = json.loads(path.read_text()), code_cells(ROOT/'nbs'/path.name)
+    for path in (folder/'nbs').rglob('[0-9]*.ipynb'):
+        nb, solutions = json.loads(path.read_text()), code_cells(ROOT/path.relative_to(folder))
         for cell in nb['cells']:
             if 'raise NotImplementedError("' not in ''.join(cell['source']): continue
             cell['source'] = solutions[cell['id']]['source']

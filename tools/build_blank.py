@@ -50,10 +50,19 @@ make demo   # when all is written: train, score, translate
 
 def built():
     "Notebook and exercise of everything that an exercise builds, by name: `attention`, `Embedding.forward`."
+    homes = {module: path for path in sorted((ROOT/'nbs').rglob('*.ipynb')) if (module := module_of(path))}
     out = {}
     for e in exercises():
-        if e.builds: out[qualified(e.builds)] = (next(ROOT.glob(f'nbs/{e.lesson}_*.ipynb')).name, e.id)
+        if not e.builds: continue
+        name = qualified(e.builds)
+        out[name] = homes[e.builds.removesuffix(f'.{name}')].relative_to(ROOT/'nbs').as_posix(), e.id
     return out
+
+
+def module_of(path):
+    "What a notebook is exported to; None: nothing."
+    found = re.search(r'#\| default_exp ([\w.]+)', path.read_text(encoding='utf-8'))
+    return found and found[1]
 
 
 def qualified(name):

@@ -236,7 +236,8 @@ class Validation(Callback):
 # %% ../../nbs/train/07_callbacks.ipynb #cbkckpx
 class Checkpointing(Callback):
     "Regular checkpoints, written by a thread while training goes on; at the end the mean of the last ones (§6.1)."
-    def __init__(self): self.thread, self.writing = ThreadPoolExecutor(1), None
+    thread:Any = None   # that writes, while a run lasts
+    writing:Any = None  # what it writes
 
     def on_fit_start(self, trainer):
         "The average of an earlier part of the run goes; somebody's own files in its place end the run now."
@@ -282,6 +283,7 @@ class Checkpointing(Callback):
         folders = {trainer.checkpoint_dir(): trainer.snapshot(copy=True)}
         if not trainer.is_main_process: return
         trainer.call('on_snapshot', folders)
+        self.thread = self.thread or ThreadPoolExecutor(1)
         self.writing = self.thread.submit(self._write, trainer, folders)
 
     def _write(self, trainer, folders):
@@ -312,6 +314,11 @@ class Checkpointing(Callback):
         self.wait()
         if trainer.step and trainer.checkpoint_steps[-1:] != [trainer.step]: trainer.save()
         if trainer.is_main_process: print(f'stopped at step {trainer.step:,}; {trainer.resume_hint()}', file=sys.stderr)
+
+    def close(self, trainer):
+        "The thread ends when all is written."
+        if self.thread: self.thread.shutdown(wait=False)
+        self.thread = None
 
 def _is_valid(path):
     try: checkpoints.verify(path)
