@@ -5,8 +5,8 @@
     python benchmarks/against.py /tmp/before --preset base --dtype bfloat16
 
 Each round starts train_speed.py and decode_speed.py of both trees, in random order, each with its own library
-beside it, and keeps every repetition. A row is a preset with what is measured; its ratio is that of the medians, above 1 where
-this tree is faster. Peers are not measured. Method: benchmarks/README.md
+beside it, and keeps every repetition. A row is a preset with what is measured; its ratio is that of the medians,
+above 1 where this tree is faster. Peers are not measured. Method: benchmarks/README.md
 """
 import argparse
 import json
