@@ -11,7 +11,7 @@ from site_rewrites import SiteError
 
 LIMIT = 400_000  # bytes
 SUMMARY, SHOWN = 400, 100  # letters that are kept as they are: of what stands above the first heading, and of a section
-MORE = 440  # letters of the words that follow
+MORE = 300  # letters of the words that follow
 COMMON = 20  # pages that have a word: more, and it says nothing about a page
 VOID = {"br", "hr", "img", "input", "wbr", "meta", "link", "source", "path", "line", "rect", "circle"}
 SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption", "footer"}

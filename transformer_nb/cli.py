@@ -238,7 +238,7 @@ def _bleu(tokenizer, pairs):
 
 # %% ../nbs/21_cli.ipynb #cc42df8c
 def train(
-    data:Annotated[str|None, DATA]=None, # Folder with train.SRC, train.TGT; A,B (files); shards; builtin; A B=0.5: two
+    data:Annotated[str|None, DATA]=None, # Folder (train.SRC, train.TGT), files A,B, shards, builtin; several: A B=0.5
     out:str='runs/model',        # Directory of the run, for its checkpoints
     src:str|None=None,           # Source language: the file name's ending (default: en)
     tgt:str|None=None,           # Target language: the file name's ending (default: de)

@@ -212,7 +212,7 @@ class KVCache:
     "What decoding keeps: keys and values of the memory and of all tokens so far, these in one pool for all k beams."
     @torch.no_grad()
     def __init__(self,
-        model:'Inference', # Prepared model
+        model,            # The `Inference` that it serves
         src:Tensor,       # Source ids, shape (b, n)
         longest:int,      # Room: how many tokens a beam may write
         k:int=1           # Beams a sentence
