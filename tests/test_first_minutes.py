@@ -128,7 +128,7 @@ def weights_of(out): return checkpoints.load(out).model.state_dict()
 
 def test_a_busy_machine_and_the_number_of_cores_change_no_weight(tmp_path):
     "The command of README, shorter: on a machine that seems idle, and beside other programs, with other threads."
-    run = dict(data='builtin', corpus_size=1000, vocab_size=500, steps=12, device='cpu')
+    run = dict(data='builtin', corpus_size=300, vocab_size=300, steps=6, device='cpu')
     train(**run, out=tmp_path/'quiet')
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -185,19 +185,19 @@ def test_demo_proposes_commands_that_work(tmp_path, monkeypatch):
     "A demo on few sentences, then what it prints under Next, with a small corpus in place of FOLDER."
     shutil.copy(ROOT/'settings.ini', tmp_path)
     monkeypatch.setenv('TNB_PROFILE', 'ci')
-    few = {name: pairs if name == 'train' else pairs[:40] for name, pairs in sentence_pairs(2000).items()}
+    few = {name: pairs if name == 'train' else pairs[:20] for name, pairs in sentence_pairs(2000).items()}
     monkeypatch.setattr(corpora, 'sentence_pairs', lambda *args: few)  # what has learned for seconds writes long lines
-    status, out, err = tnb('tnb-demo', '--out', 'runs/demo', '--steps', 30, cwd=tmp_path)
-    assert status == 0 and 'ends after 30 steps' in err and '30 of 30 steps' in err, err
+    status, out, err = tnb('tnb-demo', '--out', 'runs/demo', '--steps', 12, cwd=tmp_path)
+    assert status == 0 and 'ends after 12 steps' in err and '12 of 12 steps' in err, err
     splits = scores(out.decode())
     assert set(splits) == {'test', 'unseen'} and (tmp_path/'runs/demo/attention.png').stat().st_size > 10_000
     commands = dict(re.findall(r'^  (translate|learn|go on) +(.*?)(?:   \(.*\))?$', out.decode(), re.MULTILINE))
     assert commands.keys() == {'translate', 'learn', 'go on'}
     sentence = re.search('"(.*)"', commands['translate'])[1]
-    answer, = Translator.from_pretrained(tmp_path/'runs/demo').translate([sentence])  # after 30 steps, perhaps no word
+    answer, = Translator.from_pretrained(tmp_path/'runs/demo').translate([sentence])  # after 12 steps, perhaps no word
     assert shell(commands['translate'], tmp_path).stdout == answer + '\n'
     small_corpus(tmp_path)
-    command = re.sub(r'--steps \S+', '--steps 20', commands['go on'].replace('FOLDER', 'corpus'))
+    command = re.sub(r'--steps \S+', '--steps 8', commands['go on'].replace('FOLDER', 'corpus'))
     assert command != commands['go on'] and 'runs/model/averaged' in shell(command, tmp_path).stderr
 
 

@@ -23,8 +23,11 @@ NAMES = {str(path.relative_to(FOLDER).with_suffix('')): path for path in PATHS}
 NOTEBOOKS = {name: path for name, path in NAMES.items() if name not in ELSEWHERE}
 # Seconds of those that take long: begun first, so that the workers end together
 LONG = {
-    '21_cli': 22,
+    '21_cli': 40,
+    'data/03_shards': 15,
+    'train/06_trainer': 13,
     '20a_serving': 13,
+    '20_interop': 9,
     '09_tokenizer': 12,
     '19a_heads': 16,
     '19b_alignment': 15,
