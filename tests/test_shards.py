@@ -95,7 +95,7 @@ def test_ids_are_mapped_not_read(whole):
 @pytest.mark.skipif(not Path('/proc/self/smaps').exists(), reason='Linux says which pages are in use')
 def test_pages_that_were_touched_are_given_back(tmp_path):
     class One:
-        vocab_size = 100
+        vocab_size, pad_id = 100, 0
         source = target = property(lambda self: self)
         def encode(self, texts): return [[7]*500 for _ in texts]
     shards, n = Shards.__new__(Shards), 8192

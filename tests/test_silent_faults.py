@@ -189,7 +189,8 @@ def test_a_mask_of_numbers_is_refused(mask):
 # --- Ids
 
 SRC, TGT = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]]), torch.tensor([[1, 9, 10], [1, 11, 0]])
-WAYS = {'forward': lambda m, src, tgt: m(src, tgt), 'hidden': packing.hidden,
+WAYS = {'forward': lambda m, src, tgt: m(src, tgt),
+        'packed': lambda m, src, tgt: packing.packed_decoder_states(packing.with_packed_attention(m), src, tgt),
         'decode': lambda m, src, tgt: m.decode(tgt, m.encode(src), src)}
 ways = pytest.mark.parametrize('way', WAYS)
 
