@@ -9,15 +9,14 @@ torch itself offers in its place. Method: benchmarks/README.md
 """
 import argparse
 import json
-import os
 import random
-import subprocess
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
@@ -25,7 +24,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 import train_speed
-from common import calm, keep, machine, peak_memory, random_ids, source_lengths, undisturbed
+from common import keep, machine, peak_memory, random_ids, source_lengths, undisturbed
 from transformer_nb import core, optimizer
 from transformer_nb.data.batching import make_batch
 from transformer_nb.decode.search import beam_search, greedy
@@ -68,7 +67,7 @@ TRAINING = {
 
 def training(task):
     "A function that makes one repetition: a step on every batch."
-    parts = FAST | TRAINING[task['row']]
+    parts = FAST | TRAINING[task['name']]
     model = Transformer(TransformerConfig(**task['cfg']))
     if parts['states'] is packed_states: with_packed_attention(model)
     if parts['dropout']: with_fast_dropout(model)
@@ -102,14 +101,19 @@ def encode_padded(model, src):
     return source.pack(model.encoder_norm(x)), source
 
 
+class Separate(inference.JoinedAttention):
+    "No part at all: the attention with its three products, as it was."
+    def __new__(cls, attention): return attention
+
+
 DECODING = {
     'everything': [],
     'weights laid out': [(inference, 'prepared_linear', plain_linear)],
     'one row as a sum of rows': [(kernels, '_table', lambda packed, weight: None)],
-    'queries, keys, values in one product': [(inference, 'JoinedAttention', lambda attention: attention)],
+    'queries, keys, values in one product': [(inference, 'JoinedAttention', Separate)],
     'step without Python (TorchScript)': [(inference, '_traceable', lambda step: False)],
     'sources packed': [(inference, 'encode_packed', encode_padded)],
-    '8 bits': 'int8',
+    'instead, 8 bits': 'int8',
 }
 SEARCHES = {'greedy, 1': (greedy, 1), 'greedy, 32': (greedy, 32), 'beam 4, 1': (partial(beam_search, beam=4), 1),
             'beam 4, 32': (partial(beam_search, beam=4), 32)}
@@ -128,11 +132,11 @@ def decoding(task):
     torch.manual_seed(7)
     search, batch = SEARCHES[task['search']]
     model = Transformer(TransformerConfig(**task['cfg'])).eval()
-    changes, int8 = DECODING[task['row']], DECODING[task['row']] == 'int8'
+    changes, int8 = DECODING[task['name']], DECODING[task['name']] == 'int8'
     stack = ExitStack()  # to the end of the process
     for change in ([] if int8 else changes): stack.enter_context(patch.object(*change))
     prepared = inference.inference(model, int8)
-    prepared.cfg = replace(model.cfg, eos_id=model.cfg.pad_id)  # never said: nobody ends early
+    prepared.cfg = SimpleNamespace(**asdict(model.cfg) | {'eos_id': -1})  # no token: nobody ends early
     src = sources(batch, model.cfg.pad_id, model.cfg.eos_id)
     def repetition():
         for _ in range(task['times']): search(prepared, src, max_new_tokens=STEPS)
@@ -147,28 +151,14 @@ def worker(task):
     repetition = (training if task['work'] == 'training' else decoding)(task)
     repetition()  # warms up
     found = [undisturbed(repetition) for _ in range(3)]
-    print(json.dumps([r | {'memory': peak_memory()} for r in found]))
+    print(json.dumps({'repetitions': found, 'memory': peak_memory()}))
 
 
-def start(task):
-    command = [sys.executable, __file__, 'worker', json.dumps(task)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
-    if done.returncode == 0: return json.loads(done.stdout.splitlines()[-1])
-    print(task['row'], 'is left out:', (done.stderr.strip() or '?').splitlines()[-1], file=sys.stderr)
-    return []
-
-
-def interleaved(task, rows, rounds):
-    rng, found = random.Random(0), {row: [] for row in rows}
-    for _ in range(rounds):
-        for row in rng.sample(list(rows), len(rows)): found[row] += start({**task, 'row': row})
-    return {row: repetitions for row, repetitions in found.items() if repetitions}
-
-
-def report(title, found):
+def report(title, answers):
     "Time without the part over the time with it; memory likewise."
-    seconds = {row: median(r['seconds'] for r in calm(repetitions)) for row, repetitions in found.items()}
-    memory = {row: median(r['memory'] for r in repetitions) for row, repetitions in found.items()}
+    found = {row: train_speed.repetitions(of_row) for row, of_row in answers.items()}
+    seconds = {row: median(r['seconds'] for r in repetitions) for row, repetitions in found.items()}
+    memory = {row: median(answer['memory'] for answer in of_row) for row, of_row in answers.items()}
     print(f'\n{title}\n', '| without | time | memory |', '|---|---|---|', sep='\n')
     for row in seconds:
         ratios = ' | '.join(f"{of[row]/of['everything']:.2f}" for of in (seconds, memory))
@@ -192,7 +182,7 @@ def main():
             rows = TRAINING if work == 'training' else DECODING
             task = {'preset': size, 'cfg': asdict(preset(size, vocab_size=VOCAB)), 'work': work, 'search': work,
                     'dtype': args.dtype, 'batch_tokens': args.batch_tokens, 'times': 3 if work.endswith(', 1') else 1}
-            found = report(f'{size}, {work}', interleaved(task, rows, args.rounds))
+            found = report(f'{size}, {work}', train_speed.interleaved(rows, task, args.rounds, __file__))
             result = {'hardware': machine(torch.device('cpu')), 'torch': torch.__version__, 'preset': size,
                       'work': work, 'dtype': args.dtype, 'rows': found}
             if args.json: keep(result, args.json, ('hardware', 'preset', 'work', 'dtype'))

@@ -175,9 +175,9 @@ def worker(task):
 
 # The driver
 
-def start(name, task):
-    "The answer of one worker; None, and the last line of what it said, if it failed."
-    command = [sys.executable, __file__, 'worker', json.dumps({**task, 'name': name})]
+def start(name, task, script=__file__):
+    "The answer of one worker of a script; None, and the last line of what it said, if it failed."
+    command = [sys.executable, script, 'worker', json.dumps({**task, 'name': name})]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, 'HF_HUB_OFFLINE': '1'})
     if done.returncode == 0: return json.loads(done.stdout.splitlines()[-1])
     why = done.stderr.strip() or f'it ended with {done.returncode}'
@@ -185,12 +185,12 @@ def start(name, task):
     return None
 
 
-def interleaved(names, task, rounds):
+def interleaved(names, task, rounds, script=__file__):
     "The answers of every worker: in each round all of them once, in random order."
     rng, answers = random.Random(0), {name: [] for name in names}
     for i in range(rounds):
         for name in rng.sample(list(answers), len(answers)):
-            answer = start(name, task)
+            answer = start(name, task, script)
             if answer is None:
                 del answers[name]
                 continue
