@@ -328,9 +328,9 @@ class Batches:
         micro_batches = self.micro_batches(start*self.per_step)
         while True:
             step = list(islice(micro_batches, self.per_step))
-            places = range(self.rank, self.per_step, self.world)
-            batches = [self.collate(batch, e) for e, batch in step[self.rank::self.world]]
-            yield Step(batches, list(places), sum(self._n_tokens(e, batch) for e, batch in step))
+            ours = {i: self.collate(batch, e) for i, (e, batch) in enumerate(step) if i % self.world == self.rank}
+            counts = (ours[i].n_tokens if i in ours else self._n_tokens(*theirs) for i, theirs in enumerate(step))
+            yield Step(list(ours.values()), list(ours), sum(counts))
 
     def _n_tokens(self, e, batch):
         "Target tokens of a batch, EOS included; other processes' batches are made only where nothing else tells."
