@@ -188,9 +188,8 @@ def cell(kind, text, **about):
 
 def imports(lesson):
     "What the answers of a lesson may need: also what the lesson exports."
-    text = next(ROOT.glob(f'nbs/{lesson}_*.ipynb')).read_text(encoding='utf-8')
-    own = re.search(r'default_exp ([\w.]+)', text)
-    return IMPORTS + (f'\nfrom transformer_nb.{own[1]} import *' if own else '')
+    own = module_of(next(ROOT.glob(f'nbs/{lesson}_*.ipynb')))
+    return IMPORTS + (f'\nfrom transformer_nb.{own} import *' if own else '')
 
 
 def assignment(lesson):

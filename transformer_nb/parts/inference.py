@@ -25,7 +25,7 @@ from ..core import InputError, give_back_memory
 from ..embeddings import Embedding
 from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
-from .exchange import exchange, kind_of
+from .exchange import StandIn, exchange, kind_of
 from .kernels import BLOCK, linear_of, prepared_linear, warn_of_int8
 from .packing import PackedAttention, encode_packed
 from ..transformer import DecoderLayer, Transformer
@@ -64,15 +64,9 @@ class CachedAttention(PackedAttention):
         if past is None: return self.attend(Q, K, V, mask, need_weights)
         return self.W_o(attend_to_past(Q, K, V, past, mask).transpose(-3, -2).flatten(-2)), None
 
-class CachedDecoderLayer(DecoderLayer):
+class CachedDecoderLayer(StandIn, DecoderLayer):
     "A layer of the decoder (§3.1) that is given the newest tokens alone, beside the past."
     stands_for = DecoderLayer
-
-    def __init__(self,
-        layer:DecoderLayer # In whose place it stands; it takes over its parts, hooks and mode
-    ):
-        nn.Module.__init__(self)
-        vars(self).update(vars(layer))
 
     def forward(self,
         y:Tensor,                     # Newest tokens, shape (b, k, d_model)

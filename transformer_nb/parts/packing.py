@@ -14,12 +14,12 @@ from inspect import signature
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..attention import attention, causal_mask, fused_attention
 from ..config import check_pairs, count_real
 from ..multihead import MultiHeadAttention
-from .exchange import exchange
+from .exchange import StandIn, exchange
 from ..transformer import Transformer
 from ..variants import side
 
@@ -108,15 +108,9 @@ def attend_packed(
     return mask.queries.pack(heads.transpose(1, 2)).transpose(0, 1)
 
 # %% ../../nbs/parts/02_packing.ipynb #packattn
-class PackedAttention(MultiHeadAttention):
+class PackedAttention(StandIn, MultiHeadAttention):
     "Multi-head attention (§3.2.2) that also attends within packed sequences, where the mask is a `PackedMask`."
     stands_for = MultiHeadAttention
-
-    def __init__(self,
-        attention:MultiHeadAttention # In whose place it stands; it takes over its parameters, hooks and mode
-    ):
-        nn.Module.__init__(self)
-        vars(self).update(vars(attention))
 
     def attend(self,
         Q:Tensor,               # Projected queries, shape (..., h, n, d_k); packed (h, t_q, d_k)

@@ -9,7 +9,6 @@ __all__ = ['FIXED_SETTINGS', 'OLD_NAMES', 'TrainingConfig', 'batch_loss', 'Objec
            'current_names', 'read_state', 'Trainer']
 
 # %% ../../nbs/train/06_trainer.ipynb #ddc356f4
-import json
 import signal
 import sys
 import time
@@ -33,6 +32,7 @@ from ..data.batching import Batch, Batches, PairSource, Step, prefetch
 from ..data.corpora import Split
 from ..data.sampling import as_ids
 from ..data.tokenizer import check_tokenizer
+from ..files import atomic_write, to_json
 from ..optimizer import adam, lrate
 from ..parts.exchange import with_fast_dropout
 from ..parts.packing import packed_decoder_states, with_packed_attention
@@ -339,7 +339,7 @@ class Trainer:
         self.out.mkdir(parents=True, exist_ok=True)
         found = {'step': self.step + 1, 'loss': str(loss), 'gradient_norm': str(norm),
             'pairs': list(decode_pairs(step, self.tokenizer))}
-        file.write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding='utf-8')
+        atomic_write(file, to_json(found))
         raise NotFinite(f'step {self.step + 1}: loss {loss}, gradient norm {norm}: stopped before the update, '
             f'its batch is in {file}; look at it, then {self.resume_hint()} with a smaller lr_scale, '
             'a longer warmup or max_grad_norm')
