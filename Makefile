@@ -14,7 +14,9 @@ help:
 
 # constraints.txt pins what is installed, and what builds it: older versions of pip read the first name for both.
 LOCK := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
-# Nothing is compiled ahead: Python does it for what is imported.
+# Nothing is compiled ahead: Python does it for what is imported, once. Where the environment forbids it to keep that,
+# each of the hundreds of processes that tests start would compile torch anew, for two seconds.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(LOCK) $(BIN)/pip install -q --disable-pip-version-check --no-compile -e
 
 # Everything lives in .venv, in two stages: what the library needs, and with it all that notebooks, tests and the site

@@ -7,6 +7,7 @@ import tomllib
 import traceback
 import warnings
 from contextlib import chdir, contextmanager
+from functools import cache
 from importlib.metadata import version
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
@@ -67,6 +68,16 @@ def longest_first(items, workers):
         ordered += part + short[:n_short]
         short = short[n_short:]
     return ordered + short
+
+
+# Sentences
+
+@cache
+def few_pairs(n, split='train'):
+    """The first n pairs of the built-in corpus. It is drawn with 2,000: the fewer words a corpus has, the
+    longer is the search for unseen combinations of them."""
+    from transformer_nb.data.corpora import load_builtin  # here: what torch does with threads is settled by now
+    return load_builtin(2000)[split].pairs[:n]
 
 
 # A browser

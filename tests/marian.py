@@ -5,26 +5,20 @@ from functools import cache
 
 import sentencepiece as spm
 import torch
+from conftest import few_pairs
 from safetensors.torch import load_file, save_file
 from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
-
-from transformer_nb.data.corpora import load_corpus
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 
 
 @cache
-def corpus(n=400):
-    return load_corpus('builtin', 'en', 'de', n)['train'].pairs
-
-
-@cache
 def spm_model(side, kind='unigram'):
     "A SentencePiece model of one language, with the library's own ids: <unk> 0, <s> 1, </s> 2."
     out = io.BytesIO()
-    texts = iter([pair[side] for pair in corpus()])
+    texts = iter([pair[side] for pair in few_pairs(400)])
     spm.SentencePieceTrainer.train(sentence_iterator=texts, model_writer=out, vocab_size=150 + 20*side,
         model_type=kind, minloglevel=2)
     return out.getvalue()

@@ -128,7 +128,7 @@ def weights_of(out): return checkpoints.load(out).model.state_dict()
 
 def test_a_busy_machine_and_the_number_of_cores_change_no_weight(tmp_path):
     "The command of README, shorter: on a machine that seems idle, and beside other programs, with other threads."
-    run = dict(data='builtin', corpus_size=300, vocab_size=300, steps=6, device='cpu')
+    run = dict(data='builtin', corpus_size=2000, vocab_size=300, steps=4, save_every=4, device='cpu')
     train(**run, out=tmp_path/'quiet')
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import few_pairs
 from safetensors.torch import load_file, save_file
 
 from transformer_nb import Translator
@@ -23,7 +24,7 @@ from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 pytest.importorskip('transformers', reason="compares with Hugging Face's library: pip install transformers")
-from marian import corpus, make, write
+from marian import make, write
 from transformers import MarianMTModel, MarianTokenizer
 
 KINDS = {
@@ -43,7 +44,7 @@ KINDS = {
     'two tables of ids': dict(shared=False, separate=True, end=3.3),
 }
 ENDING = {kind for kind, settings in KINDS.items() if 'end' in settings}  # some of their outputs are not cut off
-SENTENCES = [pair[0] for pair in corpus()[:200]]
+SENTENCES = [pair[0] for pair in few_pairs(200)]
 
 
 @pytest.fixture(scope='module', params=KINDS)
@@ -72,7 +73,7 @@ def test_logits_are_theirs(both):
     _, theirs, tokenizer, found = both
     rows = [[*row, 0] for row in found.tokenizer.source.encode(SENTENCES[:8])]
     assert rows == tokenizer(SENTENCES[:8]).input_ids
-    targets = found.tokenizer.target.encode([pair[1] for pair in corpus()[:8]])
+    targets = found.tokenizer.target.encode([pair[1] for pair in few_pairs(8)])
     assert largest_difference(theirs, found.model, torch.float64, rows, targets) < 1e-9
     assert largest_difference(theirs, found.model, torch.float32, rows, targets) < 1e-5
 
@@ -124,7 +125,7 @@ def test_the_way_back_is_exact(both, tmp_path):
 
 @pytest.fixture(scope='module')
 def mine():
-    tokenizer = train_tokenizer([side for pair in corpus() for side in pair], 300)
+    tokenizer = train_tokenizer([side for pair in few_pairs(400) for side in pair], 300)
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(300, 2, 32, 64, 4, max_len=128))
     return Translator(model, tokenizer, {'src': 'en', 'tgt': 'de'})
@@ -182,7 +183,7 @@ def test_a_translator_of_a_folder(folder):
     assert t.about['src'] == 'en' and t.about['generation']['num_beams'] == 4
     maps = t.attention(SENTENCES[0])
     assert maps['source'][-1] == '</s>' and maps['cross'].shape[:2] == (2, 4)
-    assert len(t.align(SENTENCES[:2], [pair[1] for pair in corpus()[:2]])) == 2
+    assert len(t.align(SENTENCES[:2], [pair[1] for pair in few_pairs(2)])) == 2
     assert t.show(SENTENCES[0]).html
     assert pickle.loads(pickle.dumps(t)).translate(SENTENCES[:2]) == out[:2]
 
@@ -190,7 +191,7 @@ def test_a_translator_of_a_folder(folder):
 def test_scores_are_theirs(folder):
     "The log-probability of a translation, from their logits; the added start has no share in it."
     t, theirs = Translator.from_pretrained(folder), MarianMTModel.from_pretrained(folder).eval()
-    source, target = SENTENCES[0], corpus()[0][1]
+    source, target = SENTENCES[0], few_pairs(1)[0][1]
     row, = t.encode([source])
     ids = [*t.tokenizer.target.encode([target])[0], 0]
     start = theirs.config.decoder_start_token_id
@@ -235,7 +236,7 @@ def test_a_tag_says_which_language(tmp_path):
 
 def test_training_goes_on(folder, tmp_path):
     "An imported model learns, the bias of its softmax too, and is a checkpoint of ours from then on."
-    found, pairs = from_marian(folder), corpus()[:60]
+    found, pairs = from_marian(folder), few_pairs(60)
     before, t = found.model.embedding.bias.detach().clone(), Translator(found.model, found.tokenizer)
     old = sum(t.score(*zip(*pairs)))
     Trainer(found.model, tokenizer=found.tokenizer, train=Split(pairs), cfg=TrainingConfig(

@@ -2,6 +2,7 @@
 to what it shows."""
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from browser import page
@@ -10,7 +11,8 @@ from conftest import CHROMIUM, ROOT
 sys.path.insert(0, str(ROOT/'tools'))
 from notebooks import made, written
 
-pytest.importorskip('jupyterlab')
+if not find_spec('jupyterlab'):  # an import of it takes seconds, with --slow or without
+    pytest.skip("could not import 'jupyterlab'", allow_module_level=True)
 pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason='no Chromium')]
 

@@ -1,13 +1,13 @@
 "A tokenizer of one's own: what the library asks of it, and that a run with it is trained, saved, resumed and loaded."
 import pytest
 import torch
+from conftest import few_pairs
 
 from transformer_nb import Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, checkpoints
 from transformer_nb.core import InputError
-from transformer_nb.data.corpora import load_builtin
 from transformer_nb.data.tokenizer import TokenizerLike, TwoVocabularies, Vocabulary, read_tokenizer, train_tokenizer
 
-PAIRS = load_builtin(300)['train'].pairs[:40]
+PAIRS = few_pairs(40)
 TEXTS = [side for pair in PAIRS for side in pair]
 ALPHABET = ''.join(sorted(set(''.join(TEXTS))))
 

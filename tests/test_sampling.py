@@ -7,7 +7,7 @@ import marian
 import numpy as np
 import pytest
 import torch
-from conftest import tnb
+from conftest import few_pairs, tnb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,14 +15,14 @@ from transformer_nb import checkpoints
 from transformer_nb.cli import train
 from transformer_nb.core import InputError
 from transformer_nb.data.batching import Batches, id_pairs, make_batch
-from transformer_nb.data.corpora import Split, load_builtin
+from transformer_nb.data.corpora import Split
 from transformer_nb.data.sampling import Mixture, ResampledPairs, load_mixture
 from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.interop.marian import read_model
 from transformer_nb.parts.packing import with_packed_attention
 from transformer_nb.train.trainer import batch_loss
 
-PAIRS = load_builtin(400)['train'].pairs
+PAIRS = few_pairs(400)
 NEW = [(src, ' '.join(tgt.split()[::-1])) for src, tgt in PAIRS[:200]]
 RUN = dict(device='cpu', threads=1, batch_tokens=512, src='en', tgt='de')
 corpora = st.lists(st.tuples(st.integers(1, 12), st.sampled_from([.3, .5, 1., 1.25, 2., 3.])), min_size=1, max_size=3)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import few_pairs
 
 pytest.importorskip('ctranslate2')  # of the extra interop, as onnx and huggingface_hub are
 pytest.importorskip('onnx')
@@ -47,7 +48,7 @@ FORMS = {  # what differs from the paper's model
 @cache
 def words(size):
     "A vocabulary of so many pieces."
-    return train_tokenizer([side for pair in load_builtin(300)['train'].pairs for side in pair], size)
+    return train_tokenizer([side for pair in few_pairs(300) for side in pair], size)
 
 
 class TwoSides:
@@ -160,7 +161,7 @@ def score_difference(found, program, row, ids):
 def test_ctranslate2_searches_as_we_do(tmp_path, demo):
     "Beam search without length penalties, on the demo model, whose outputs end before any limit."
     to_ctranslate2(demo, tmp_path/'ct2')
-    rows = encoded(demo, load_builtin(300)['test'][:60])
+    rows = encoded(demo, few_pairs(60, 'test'))
     ours = [hyps[0].ids for hyps in beam_search(demo.model, pad(rows), 4, 0.)]
     assert by_ctranslate2(demo, tmp_path/'ct2', rows, beam_size=4, length_penalty=0) == ours
 
