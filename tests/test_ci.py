@@ -26,13 +26,13 @@ MODULE = "import pytest\npytest.importorskip('nowhere')\n"
 ENV = {name: value for name, value in os.environ.items() if not re.match('CI$|TNB_HAS|PYTEST', name)}
 
 
-@pytest.mark.parametrize('workers', [0, 1])
-@pytest.mark.parametrize('text, environ, status', [
-    (FILE.format('no time'), {}, 0),
-    (FILE.format('no time'), {'CI': 'true'}, 1),
-    (FILE.format('no Chromium'), {'CI': 'true'}, 0),
-    (FILE.format('no Chromium'), {'CI': 'true', 'TNB_HAS': 'node chromium'}, 1),
-    (MODULE, {'CI': 'true'}, 1)])
+@pytest.mark.parametrize('text, environ, status, workers', [
+    (FILE.format('no time'), {}, 0, 0),
+    (FILE.format('no time'), {'CI': 'true'}, 1, 0),
+    (FILE.format('no time'), {'CI': 'true'}, 1, 1),  # xdist's worker sees the skip, the run must fail
+    (FILE.format('no Chromium'), {'CI': 'true'}, 0, 0),
+    (FILE.format('no Chromium'), {'CI': 'true', 'TNB_HAS': 'node chromium'}, 1, 0),
+    (MODULE, {'CI': 'true'}, 1, 1)])
 def test_a_skip_must_be_expected(text, environ, status, workers, tmp_path):
     (tmp_path/'test_it.py').write_text(text)
     (tmp_path/'test_other.py').write_text('def test_works(): pass\n')

@@ -223,9 +223,9 @@ def test_scores_are_those_of_the_model(alpha):
 @pytest.mark.parametrize('alpha', [0., .6])
 @pytest.mark.parametrize('beam', [2, 4])
 def test_a_beam_that_keeps_the_greedy_path_is_never_worse(beam, alpha):
-    "500 sentences in all: the score of the greedy output, computed by the model, is no better than the beam's."
+    "250 sentences: the score of the greedy output, computed by the model, is no better than the beam's."
     better = 0
-    for seed in range(10):
+    for seed in range(5):
         model, rows = make(seed), sources(seed, 50)
         src, ready = pad(rows), inference(model)
         outputs = greedy(ready, src)
@@ -236,7 +236,7 @@ def test_a_beam_that_keeps_the_greedy_path_is_never_worse(beam, alpha):
             score, length = total/length_penalty(len(ids) + ended, alpha), len(hyps[0][1])
             if ended or length == len(row) + 50: assert hyps[0][0] >= score - 1e-9
             better += hyps[0][0] > score + 1e-9
-    assert better > 20
+    assert better > 10
 
 
 @torch.no_grad()

@@ -109,12 +109,10 @@ def test_a_transformer_alone(tmp_path, small_run):  # noqa: F811
 
 
 @pytest.mark.parametrize('code', [
-    "from transformer_nb.transformer import Transformer; print(Transformer.from_pretrained('demo').cfg.N)",
-    """from transformer_nb.transformer import Transformer, TransformerConfig
+    """from transformer_nb.transformer import Transformer
 import torch
-model = Transformer(TransformerConfig(20, 1, 8, 8, 2))
-ids = torch.tensor([[5, 6, 7]])
-print(4 if model.loss(torch.tensor([[5, 2]]), ids, ids)[0] > 0 else 'no loss')""",
+model, ids = Transformer.from_pretrained('demo'), torch.tensor([[5, 2]])
+print(model.cfg.N if model.loss(ids, ids, ids)[0] > 0 else 'no loss')""",
     """from transformer_nb.decode.translator import Translator
 print(4 if 'Hund' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html else 'no map')"""])
 def test_methods_need_no_other_import(code):

@@ -51,18 +51,6 @@ def test_patches_are_found():
             assert bool(patches_of_own(f"{text}@{decorator}\ndef f(self:{kind}): pass\n")) == own
 
 
-# ---- what a class can do hangs on no other import
-
-@pytest.mark.parametrize("program", [
-    "from transformer_nb.transformer import Transformer; import torch\n"
-    "ids = torch.tensor([[5, 2]]); assert Transformer.from_pretrained('demo').loss(ids, ids, ids)[1] > 0",
-    "from transformer_nb.decode.translator import Translator\n"
-    "assert 'tnb-attention' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html"])
-def test_methods_are_there_in_a_fresh_interpreter(program):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_there_are_no_stubs():
     "The source has the types."
     assert not list(PACKAGE.rglob("*.pyi"))

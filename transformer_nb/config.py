@@ -109,6 +109,11 @@ class TransformerConfig:
         _check_special_ids(self)
         _check_kinds(self)
 
+    @property
+    def never_written(self) -> list: # Ids
+        "Padding, BOS and the suppressed ones: decoding never writes them."
+        return [self.pad_id, self.bos_id, *self.suppress_tokens]
+
 # %% ../nbs/config.ipynb #cfgpre
 PRESETS = {  # the rows of Table 3, its last one (big) beside base: what differs from base
     'base': {}, 'big': dict(d_model=1024, d_ff=4096, h=16, dropout=0.3),

@@ -90,8 +90,7 @@ def _log_probabilities(model, pairs):
     batch = make_batch([(source[:-1], target[:-1]) for source, target in pairs], model.cfg)
     batch = batch.to(model.embedding.weight.device)
     logits = model(batch.src, batch.tgt_in)
-    cfg = model.cfg
-    logits[..., [cfg.pad_id, cfg.bos_id, *cfg.suppress_tokens]] = float('-inf')  # as decoding never says them
+    logits[..., model.cfg.never_written] = float('-inf')
     logp = logits.log_softmax(-1, dtype=wide(logits.dtype)).gather(-1, batch.tgt_out[..., None])[..., 0]
     return logp.masked_fill(batch.tgt_out == model.cfg.pad_id, 0.).sum(1).tolist()
 

@@ -72,9 +72,7 @@ def never(
     model:Transformer # For its configuration
 ) -> Tensor:          # Shape (vocab_size,): −∞ for what is never written, else 0
     "What decoding adds to the scores: padding, BOS and the suppressed ids cannot be chosen."
-    cfg = model.cfg
-    ids = torch.tensor([cfg.pad_id, cfg.bos_id, *cfg.suppress_tokens])
-    return torch.zeros(cfg.vocab_size).index_fill(0, ids, float('-inf'))
+    return torch.zeros(model.cfg.vocab_size).index_fill(0, torch.tensor(model.cfg.never_written), float('-inf'))
 
 # %% ../../nbs/20a_serving.ipynb #20a00019
 class OneStep(nn.Module):

@@ -281,7 +281,7 @@ def _logits(model):
     W, cfg, bias = model.embedding.weight.detach(), model.cfg, getattr(model.embedding, 'bias', None)
     fill = -len(W) % BLOCK
     bias = F.pad(torch.zeros_like(W[:, 0]) if bias is None else bias.detach(), (0, fill), value=float('-inf'))
-    bias[[cfg.pad_id, cfg.bos_id, *cfg.suppress_tokens]] = float('-inf')
+    bias[cfg.never_written] = float('-inf')
     return linear_of(F.pad(W, (0, 0, 0, fill)), bias)
 
 def _heads(attention, x):

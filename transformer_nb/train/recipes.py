@@ -37,7 +37,7 @@ TABLES = {  # Tables of a recipe, their keys, and what a value is
     'prepare': dict(vocab_size=int),
     'train': dict(preset=str, steps=int, minutes=float, vocab_size=int, batch_tokens=int, grad_accum_steps=int,
         warmup=int, lr_scale=float, max_grad_norm=float, weight_decay=float, norm=str, dropout=float, dtype=str,
-        threads=int, save_every=int, average_last=int, ema=float, patience=int),
+        bpe_dropout=float, threads=int, save_every=int, average_last=int, ema=float, patience=int),
     'decode': dict(beam=int, alpha=float),
     'expected': dict(bleu=float, test=str, counted=str, source=str, time=str)}
 KINDS = {str: 'a text in quotes', int: 'a whole number', float: 'a number', list: 'a list of texts'}
