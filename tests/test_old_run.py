@@ -1,8 +1,9 @@
 """A run of commit 2838ad2 loads, translates, resumes, is averaged and exported as that commit did it.
 
-`data/run_of_2838ad2.tar.xz` holds the run as it was at step 300 of 400 (`run`), and what 2838ad2 made of it: weights
-after step 400 (`later`), the average at the end, translations and scores (`answers.json`). It was made by the command
-below, of then, with the preset below."""
+`data/run_of_2838ad2.tar.xz` holds the run as it was at step 300 (`run`), and what 2838ad2 made of it: weights after
+step 304 (`later`), the average at the end, translations and scores (`answers.json`). It was made by the command
+below, of then, with the preset below. Four steps, as roundings differ from processor to processor: after a hundred
+steps the weights have nothing in common (differences up to 0.5)."""
 import json
 import shutil
 import tarfile
@@ -19,7 +20,7 @@ from transformer_nb.decode.translator import Translator
 
 pytestmark = pytest.mark.long(10)  # all: they share a run
 TINY = dict(N=1, d_model=16, d_ff=32, h=2)
-COMMAND = ('--data builtin --corpus-size 500 --preset stored --steps 400 --every 100 --vocab-size 150 '
+COMMAND = ('--data builtin --corpus-size 500 --preset stored --steps 304 --every 100 --vocab-size 150 '
            '--batch-tokens 512 --accumulate 2 --warmup 100 --lr-factor 2 --clip 1 --patience 9 --average-last 2 '
            '--max-len 64 --threads 1 --device cpu --seed 3').split()
 
@@ -48,9 +49,9 @@ def weights(checkpoint): return load_file(checkpoint/'model.safetensors')
 
 
 def assert_same_weights(ours, theirs):
-    "Bit for bit where torch has the same kernels; on another CPU roundings differ, and grow in 100 steps."
+    "Bit for bit where torch has the same kernels; elsewhere roundings differ."
     assert ours.keys() == theirs.keys()
-    for name, t in theirs.items(): torch.testing.assert_close(ours[name], t, rtol=0, atol=.005)
+    for name, t in theirs.items(): torch.testing.assert_close(ours[name], t, rtol=0, atol=1e-3)
 
 
 def assert_same_answers(model, answers, texts):
@@ -76,7 +77,7 @@ def test_its_files_are_all_read(stored):
 
 
 def test_it_ends_with_the_same_weights(stored, resumed):
-    assert_same_weights(weights(resumed/'step-0000400'), load_file(stored/'later.safetensors'))
+    assert_same_weights(weights(resumed/'step-0000304'), load_file(stored/'later.safetensors'))
     assert_same_weights(weights(resumed/'averaged'), load_file(stored/'averaged.safetensors'))
 
 
@@ -84,7 +85,7 @@ def test_its_metrics_go_on(stored, resumed):
     steps = [json.loads(line)['step'] for line in (resumed/'metrics.jsonl').read_text().splitlines()]
     before = (stored/'run'/'metrics.jsonl').read_text()
     assert (resumed/'metrics.jsonl').read_text().startswith(before)
-    assert sorted({*steps}) == list(range(1, 401))
+    assert sorted({*steps}) == list(range(1, 305))
 
 
 def test_the_average_by_command(stored, resumed, answers, tmp_path):
