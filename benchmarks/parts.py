@@ -28,7 +28,7 @@ from common import keep, machine, peak_memory, random_ids, source_lengths, undis
 from transformer_nb import core, optimizer
 from transformer_nb.data.batching import make_batch
 from transformer_nb.decode.search import beam_search, greedy
-from transformer_nb.parts import inference, kernels, packing
+from transformer_nb.parts import inference, kernels
 from transformer_nb.parts.exchange import with_fast_dropout
 from transformer_nb.parts.packing import packed_decoder_states, with_packed_attention
 from transformer_nb.regularization import projected_loss, smoothed_loss
@@ -92,15 +92,6 @@ def training(task):
 
 def plain_linear(linear, int8=False): return linear
 
-def encode_padded(model, src):
-    "`encode_packed` from a table with its padding."
-    source = packing.Packing(src != model.cfg.pad_id)
-    mask = source.real[:, None, None]
-    x = model.embed(src, source=True)
-    for layer in model.encoder: x = layer(x, mask)
-    return source.pack(model.encoder_norm(x)), source
-
-
 class Separate(inference.JoinedAttention):
     "No part at all: the attention with its three products, as it was."
     def __new__(cls, attention): return attention
@@ -112,7 +103,6 @@ DECODING = {
     'one row as a sum of rows': [(kernels, '_table', lambda packed, weight: None)],
     'queries, keys, values in one product': [(inference, 'JoinedAttention', Separate)],
     'step without Python (TorchScript)': [(inference, '_traceable', lambda step: False)],
-    'sources packed': [(inference, 'encode_packed', encode_padded)],
     'instead, 8 bits': 'int8',
 }
 SEARCHES = {'greedy, 1': (greedy, 1), 'greedy, 32': (greedy, 32), 'beam 4, 1': (partial(beam_search, beam=4), 1),

@@ -21,13 +21,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.jit import TracerWarning  # pyright: ignore[reportPrivateImportUsage]
 
+from ..attention import padding_mask
 from ..core import InputError, give_back_memory
 from ..embeddings import Embedding
 from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
 from .exchange import StandIn, exchange, kind_of
 from .kernels import BLOCK, linear_of, prepared_linear, warn_of_int8
-from .packing import PackedAttention, encode_packed
+from .packing import PackedAttention
 from ..transformer import DecoderLayer, Transformer
 from ..variants import SmoothFeedForward, UntiedEmbedding
 
@@ -49,13 +50,15 @@ def attend_to_past(
     added = scores.new_zeros(()) if mask is None else mask
     return torch.add(added, scores, alpha=d_k**-.5).softmax(-1) @ past_V
 
-class CachedAttention(PackedAttention):
+class CachedAttention(StandIn, MultiHeadAttention):
     "Multi-head attention (§3.2.2) that also attends to keys and values that are there already."
+    stands_for = MultiHeadAttention
+
     def forward(self,
         q:Tensor,                # Queries, shape (..., n, d_model)
         k:Tensor,                # Keys, shape (..., m, d_model); with a past the newest, or None: no new ones
         v:Tensor,                # Values, shape (..., m, d_model), likewise
-        mask=None,               # As for `PackedAttention`; with a past as for `attend_to_past`
+        mask=None,               # As for `MultiHeadAttention`; with a past as for `attend_to_past`
         need_weights:bool=False, # Also return the weights? (without a past)
         past:tuple|None=None     # Keys and values, as for `attend_to_past`
     ) -> tuple[Tensor, Tensor|None]: # Output (..., n, d_model); weights (..., h, n, m) or None
@@ -197,10 +200,10 @@ def _traced(step, inputs):
     return torch.jit.trace(step, inputs, check_trace=False, _store_inputs=False)  # or it keeps the first cache
 
 # %% ../../nbs/parts/04_inference.ipynb #7091fbf6
-def _memory_keys(attention, memory, source):
-    "Keys and values of the memory, shape (b, h, n, d) each, zeros for padding."
+def _memory_keys(attention, memory):
+    "Keys and values of the memory, shape (b, h, n, d) each."
     _, K, V = attention.project(None, memory, memory)
-    return tuple(source.unpack_heads(heads).contiguous() for heads in (K, V))
+    return K.contiguous(), V.contiguous()
 
 class KVCache:
     "What decoding keeps: keys and values of the memory and of all tokens so far, these in one pool for all k beams."
@@ -211,11 +214,11 @@ class KVCache:
         longest:int,      # Room: how many tokens a beam may write
         k:int=1           # Beams a sentence
     ):
-        b, (memory, source) = len(src), encode_packed(model.model, src)
-        self.memory = tuple(_memory_keys(layer.cross_attention, memory, source) for layer in model.model.decoder)
+        b, memory = len(src), model.model.encode(src)
+        self.memory = tuple(_memory_keys(layer.cross_attention, memory) for layer in model.model.decoder)
         self.own = tuple(tuple(memory.new_empty(b, h, longest*k, d) for h, d in heads) for heads in model.heads)
         no, self.k, self.length, self.used = float('-inf'), k, 0, 0  # used: keys of each pool
-        self.padding = memory.new_zeros(b, 1, 1, src.shape[1]).masked_fill(~source.real[:, None, None], no)
+        self.padding = memory.new_zeros(b, 1, 1, src.shape[1]).masked_fill(~padding_mask(src, model.cfg.pad_id), no)
         self.itself = memory.new_full((k, k), no).fill_diagonal_(0)  # a beam sees itself, not its neighbours
         self.ancestors = memory.new_empty(b, k, 0)                   # 0 or −∞ for each key of the pool
 

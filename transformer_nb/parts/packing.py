@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/parts/packing.html.md"""
 
 # %% auto #0
 __all__ = ['SHORT', 'Packing', 'PackedMask', 'attend_packed', 'PackedAttention', 'with_packed_attention', 'embed_packed',
-           'encode_packed', 'packed_decoder_states']
+           'packed_decoder_states']
 
 # %% ../../nbs/parts/02_packing.ipynb #62e362d0
 from functools import cache
@@ -142,19 +142,6 @@ def embed_packed(
     packing, (embedding, positions) = Packing(ids != model.cfg.pad_id, count), side(model, source)
     return model.dropout(packing.pack(positions(embedding(ids)))), packing
 
-def _encoded(model, x, source):
-    mask = PackedMask(source, source)
-    for layer in model.encoder: x = layer(x, mask)
-    return model.encoder_norm(x)
-
-def encode_packed(
-    model:Transformer, # With `PackedAttention` in place
-    src:Tensor         # Source ids, shape (b, n), padded on the right with cfg.pad_id
-) -> tuple:            # Memory, shape (t, d_model), and its Packing
-    "`encode` for the real tokens alone."
-    x, source = embed_packed(model, src, source=True)
-    return _encoded(model, x, source), source
-
 def packed_decoder_states(
     model:Transformer,   # With `PackedAttention` in place
     src:Tensor,          # Source ids, shape (b, n), padded on the right with cfg.pad_id
@@ -164,6 +151,8 @@ def packed_decoder_states(
     "What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does."
     check_pairs(src, tgt)
     (x, source), (y, target) = embed_packed(model, src, counts[0], source=True), embed_packed(model, tgt, counts[1])
-    memory, causal, of_source = _encoded(model, x, source), PackedMask(target, target, True), PackedMask(target, source)
+    itself, causal, of_source = PackedMask(source, source), PackedMask(target, target, True), PackedMask(target, source)
+    for layer in model.encoder: x = layer(x, itself)
+    memory = model.encoder_norm(x)
     for layer in model.decoder: y = layer(y, memory, causal, of_source)
     return model.decoder_norm(y)
