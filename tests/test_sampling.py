@@ -3,7 +3,6 @@ import json
 from collections import Counter
 from itertools import islice
 
-import marian
 import numpy as np
 import pytest
 import torch
@@ -162,6 +161,8 @@ def test_the_small_model_learns_two_hundred_pairs(text, tmp_path):
 
 
 def test_a_model_of_marians_kind_is_fine_tuned(text, tmp_path):
+    pytest.importorskip('transformers')
+    import marian
     folder = marian.make(tmp_path/'marian', separate=True)
     train(**RUN | dict(init=str(folder), data=str(text/'a'), steps=10, save_every=5, dropout=0., lr_scale=1.),
         out=tmp_path/'run')

@@ -386,7 +386,7 @@ def test_a_resumed_command_keeps_its_switches(tmp_path, monkeypatch):
     "An option that is not given again is the run's own; sharding needs several processes of today."
     corpus(tmp_path)
     command = ['tnb-train', '--data', tmp_path, '--out', tmp_path/'run', '--batch-tokens', 128, '--device', 'cpu']
-    status, _, err = tnb(*command, '--steps', 2, '--tensorboard')
+    status, _, err = tnb(*command, '--steps', 2, '--keep-best')
     assert status == 0, err
     seen = []
     monkeypatch.setattr(cli, '_run', lambda trainer: seen.append(trainer.cfg))
@@ -399,7 +399,7 @@ def test_a_resumed_command_keeps_its_switches(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, 'load', load)
     status, _, err = tnb(*command, '--resume')
     assert status == 0, err
-    assert (seen[0].tensorboard, seen[0].compile, seen[0].shard) == (True, True, False)
+    assert (seen[0].keep_best, seen[0].compile, seen[0].shard) == (True, True, False)
 
 
 def test_a_program_that_trains_keeps_its_memory_only_meanwhile(tmp_path):
