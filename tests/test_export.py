@@ -42,6 +42,17 @@ UPWARD = {
 COMPUTED = {'course.exercises', 'interop.export'}
 
 
+@pytest.mark.parametrize('module', MODULES)
+def test_no_heading_is_called_as_what_is_exported(module):
+    "On the site both would have the same address, which then leads to the first of them."
+    cells = json.loads(MODULES[module].read_text(encoding='utf-8'))['cells']
+    text = ''.join(''.join(cell['source']) + '\n' for cell in cells if cell['cell_type'] == 'markdown')
+    headings = {re.sub(r'[^\w-]', '', h.lower().replace(' ', '-')) for h in re.findall(r'^##+ +(.+)$', text, re.M)}
+    names = {node.name.lower() for node in ast.parse(file_of(module).read_text(encoding='utf-8')).body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    assert not headings & names
+
+
 def file_of(module):
     return PACKAGE/f"{module.replace('.', '/')}.py"
 
