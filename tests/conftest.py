@@ -3,6 +3,7 @@ import os
 import runpy
 import subprocess
 import sys
+import threading
 import tomllib
 import traceback
 import warnings
@@ -154,6 +155,8 @@ def new_files(stdin):
             sys.stderr = open(2, 'w', buffering=1, errors='backslashreplace', closefd=False)
             yield out, err
         finally:
+            for thread in threading.enumerate():  # what still reads would take lines from the next command
+                if thread.name.endswith('(read)'): thread.join(1)
             sys.stdin, sys.stdout, sys.stderr = before
             for fd, copy in enumerate(kept):
                 os.dup2(copy, fd)
