@@ -74,11 +74,14 @@ def longest_first(items, workers):
 # Sentences
 
 @cache
-def few_pairs(n, split='train'):
-    """The first n pairs of the built-in corpus. It is drawn with 2,000: the fewer words a corpus has, the
-    longer is the search for unseen combinations of them."""
-    from transformer_nb.data.corpora import load_builtin  # here: what torch does with threads is settled by now
-    return load_builtin(2000)[split].pairs[:n]
+def small_builtin():
+    """The built-in corpus with 2,000 training pairs, drawn once: the fewer words a corpus has, the longer is the search
+    for unseen combinations of them."""
+    from transformer_nb.data.corpora import load_builtin
+    return load_builtin(2000)
+
+
+def few_pairs(n, split='train'): return small_builtin()[split].pairs[:n]
 
 
 # A browser

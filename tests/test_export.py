@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip('nbdev')
 from nbdev.export import nb_export
+from notebooks import read, text_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT/'transformer_nb'
@@ -45,8 +46,7 @@ COMPUTED = {'course.exercises', 'interop.export'}
 @pytest.mark.parametrize('module', MODULES)
 def test_no_heading_is_called_as_what_is_exported(module):
     "On the site both would have the same address, which then leads to the first of them."
-    cells = json.loads(MODULES[module].read_text(encoding='utf-8'))['cells']
-    text = ''.join(''.join(cell['source']) + '\n' for cell in cells if cell['cell_type'] == 'markdown')
+    text = '\n'.join(text_of(cell) for cell in read(MODULES[module])['cells'] if cell['cell_type'] == 'markdown')
     headings = {re.sub(r'[^\w-]', '', h.lower().replace(' ', '-')) for h in re.findall(r'^##+ +(.+)$', text, re.M)}
     names = {node.name.lower() for node in ast.parse(file_of(module).read_text(encoding='utf-8')).body
         if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
