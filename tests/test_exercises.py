@@ -55,11 +55,11 @@ def test_ids_are_a_lesson_and_a_number():
     assert all(ex.find(e.id).hints for e in ALL)
 
 
-def test_every_task_is_proven_where_it_is_written():
-    "`proven` runs right answers, a different right one, wrong ones and garbage."
+def test_every_task_tests_itself_where_it_is_written():
+    "`self_test` runs right answers, a different right one, wrong ones and garbage."
     text = ''.join(''.join(c['source']) for path in ROOT.glob('nbs/course/tasks/*.ipynb')
                    for c in json.loads(path.read_text())['cells'] if c['cell_type'] == 'code')
-    assert [e.id for e in ALL if f"proven('{e.id}'" not in text] == []
+    assert [e.id for e in ALL if f"self_test('{e.id}'" not in text] == []
 
 
 @pytest.mark.parametrize('entry', FIRST, ids=lambda e: e.id)

@@ -120,11 +120,11 @@ def test_every_diagnosis_is_in_one_language(language, monkeypatch):
 
 def test_another_language_gets_english(monkeypatch):
     monkeypatch.setenv('TNB_LANG', 'fr_FR')
-    with pytest.warns(UserWarning, match='known are en, ja'): assert ex.say('right') == 'right'
+    with pytest.warns(UserWarning, match='known are en, ja'): assert ex.localized('right') == 'right'
 
 
 def test_every_text_of_check_can_be_translated():
-    "Each general text of `check` is written where `say` is called, for the tool finds it there."
+    "Each general text of `check` is written where `localized` is called, for the tool finds it there."
     said = pages.spoken()
     assert 'right' in said and len(said) >= 15
     source = (ROOT/'transformer_nb/course/exercises.py').read_text(encoding='utf-8')

@@ -75,9 +75,9 @@ def asked(e):
 
 
 def spoken():
-    "What `check` and `hint` say in general words: the texts that are given to `say`."
+    "What `check` and `hint` say in general words: the texts that are given to `localized`."
     tree = ast.parse((ROOT / 'transformer_nb/course/exercises.py').read_text(encoding='utf-8'))
-    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, 'id', '') == 'say')
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, 'id', '') == 'localized')
     return [n.args[0].value for n in calls if isinstance(n.args[0], ast.Constant)]
 
 
