@@ -6,19 +6,19 @@ Docs: https://transformer-nb.github.io/transformer_nb/serving.html.md"""
 
 # %% auto #0
 __all__ = ['MADE_BY', 'OPSET', 'ONE_FILE', 'VOCABULARY_FILES', 'TOKENIZER_FILES', 'ONNX_FILES', 'CT2_FILES', 'newest_position',
-           'SourceSide', 'never', 'OneStep', 'enough_memory', 'bare_model', 'to_carry', 'require', 'new_export',
-           'ids_by_piece', 'write_vocabularies', 'to_onnx', 'OnnxModel', 'to_ctranslate2']
+           'SourceSide', 'never', 'OneStep', 'enough_memory', 'bare_model', 'training_of', 'to_carry', 'require',
+           'new_export', 'ids_by_piece', 'write_vocabularies', 'to_onnx', 'to_ctranslate2']
 
 # %% ../../nbs/20a_serving.ipynb #20a00005
 import logging
 import warnings
+from collections import Counter
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from textwrap import shorten
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -26,7 +26,7 @@ from .. import __version__
 from ..attention import padding_mask
 from ..core import InputError, MemoryFull, out_of_memory
 from ..data.tokenizer import Vocabulary, check_tokenizer
-from ..files import atomic_folder, read_json, to_json
+from ..files import atomic_folder, to_json
 from ..transformer import Transformer
 
 # %% ../../nbs/20a_serving.ipynb #20a00011
@@ -63,9 +63,8 @@ class SourceSide(nn.Module):
     ) -> list:     # For each layer of the decoder keys (b, h, n, d_k), then values (b, h, n, d_v)
         "The encoder, and what the decoder's layers make of its output."
         memory = self.model.encode(src)
-        return [heads for layer in self.model.decoder for heads in _keys_and_values(layer, memory)]
-
-def _keys_and_values(layer, memory): return layer.cross_attention.project(None, memory, memory)[1:]
+        projected = [layer.cross_attention.project(None, memory, memory) for layer in self.model.decoder]
+        return [heads for _, K, V in projected for heads in (K, V)]
 
 # %% ../../nbs/20a_serving.ipynb #20a00017
 def never(
@@ -114,14 +113,15 @@ def enough_memory(
         raise MemoryFull(f"{what}: the memory is full ({shorten(str(e) or type(e).__name__, 120)}); "
                          "close other programs, or use a machine with more memory") from None
 
+def _shapes(model): return {name: t.shape for name, t in model.state_dict().items()}
+
 def _check_plain(model):
     "Raises `InputError` where the weights are not those that the configuration asks for."
-    with torch.device('meta'): plain = Transformer(model.cfg).state_dict()
-    ours = model.state_dict()
-    shape = lambda state, name: state[name].shape if name in state else None
-    name = next((name for name in {**ours, **plain} if shape(ours, name) != shape(plain, name)), None)
-    if name is None: return
-    raise InputError(f"{name}: is not as the configuration says: export the model as it was trained")
+    with torch.device('meta'): plain = _shapes(Transformer(model.cfg))
+    ours = _shapes(model)
+    for name in ours | plain:
+        if ours.get(name) == plain.get(name): continue
+        raise InputError(f"{name}: is not as the configuration says: export the model as it was trained")
 
 # %% ../../nbs/20a_serving.ipynb #20a00024
 def bare_model(
@@ -129,6 +129,12 @@ def bare_model(
 ) -> Transformer:
     "The model itself, where torch.compile has wrapped it."
     return getattr(found.model, '_orig_mod', found.model)
+
+def training_of(
+    found # A checkpoints.Checkpoint, or a Translator
+) -> dict:
+    "What is known of its training: languages, corpus, steps, scores."
+    return getattr(found, 'training', None) or getattr(found, 'about', None) or {}
 
 def to_carry(
     found # What has a .model and a .tokenizer: a checkpoints.Checkpoint, or a Translator
@@ -142,12 +148,13 @@ def to_carry(
 
 # %% ../../nbs/20a_serving.ipynb #20a00028
 def require(
-    name:str # Name of a package, such as 'onnx'
-):           # The package
+    name:str,     # Name of a package, such as 'onnx'
+    why:str=''    # What it is needed for; the beginning of the line, with its colon
+):                # The package
     "A package of the extra `interop`; raises `InputError` where it cannot be imported."
     try: return import_module(name)
     except ImportError as e:
-        raise InputError(f"{name} cannot be imported ({e}): pip install 'transformer_nb[interop]'") from None
+        raise InputError(f"{why}{name} cannot be imported ({e}): pip install 'transformer_nb[interop]'") from None
 
 MADE_BY = 'made_by.json'  # Marks a folder as an export, which a later export may replace
 
@@ -187,38 +194,36 @@ def _quiet():
     finally: log.setLevel(level)
 
 # %% ../../nbs/20a_serving.ipynb #20a00036
-def _named(kind, layers): return [f'{kind}_{what}_{i}' for i in range(layers) for what in ('key', 'value')]
-
 def _write_graph(module, inputs, sizes, names, results, file):
     "Export a module, check the graph; gives the shapes of what goes in and comes out, by name."
-    onnx = require('onnx')
     with _quiet():
         program = torch.onnx.export(module.eval(), inputs, dynamo=True, opset_version=OPSET, dynamic_shapes=sizes,
             input_names=names, output_names=results, verbose=False)
-    weights = sum(t.numel()*t.element_size() for t in module.state_dict().values())
     assert program is not None  # as it is without dynamo
-    program.save(file, external_data=weights > ONE_FILE)
-    onnx.checker.check_model(str(file), full_check=True)
-    graph = onnx.load(str(file), load_external_data=False).graph
-    shape = lambda value: [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
-    return [{value.name: shape(value) for value in side} for side in (graph.input, graph.output)]
+    program.save(file, external_data=sum(t.nbytes for t in module.state_dict().values()) > ONE_FILE)
+    require('onnx').checker.check_model(str(file), full_check=True)
+    shape = lambda value: [size if isinstance(size, int) else size.value for size in value.shape]
+    sides = {'inputs': program.model.graph.inputs, 'outputs': program.model.graph.outputs}
+    return {name: {value.name: shape(value) for value in side} for name, side in sides.items()}
 
 # %% ../../nbs/20a_serving.ipynb #20a00038
 def _write_graphs(model, folder):
     "Both halves of a model; gives what goes in and comes out of each."
-    cfg, layers = model.cfg, len(model.decoder)
-    b, n, m = (torch.export.Dim(name, max=most) for name, most in (('b', None), ('n', cfg.max_len), ('m', cfg.max_len)))
+    cfg, source_side = model.cfg, SourceSide(model)
+    Dim, layers = torch.export.Dim, range(len(model.decoder))
+    b, n, m = Dim('b'), Dim('n', max=cfg.max_len), Dim('m', max=cfg.max_len)
     src = torch.full((2, 3), cfg.eos_id)
-    heads = lambda length: [torch.zeros(2, cfg.h, length, d) for _ in range(layers) for d in (cfg.d_k, cfg.d_v)]
-    growing = lambda length: [{0: b, 2: length}]*(2*layers)
-    memory, past = _named('memory', layers), _named('past', layers)
-    shapes = {'encoder': _write_graph(SourceSide(model), (src,), ({0: b, 1: n},), ['src'], memory,
-        folder/'encoder.onnx')}
-    shapes['decoder'] = _write_graph(
-        OneStep(model), (src[:, 0], torch.tensor(2), src, heads(3), heads(2)),
-        ({0: b}, {}, {0: b, 1: n}, growing(n), growing(m)),
-        ['ids', 'position', 'src', *memory, *past], ['scores', *_named('new', layers)], folder/'decoder.onnx')
-    return shapes
+    memory = source_side(src)
+    past = [heads[:, :, :2].clone() for heads in memory]
+    named = lambda kind: [f'{kind}_{what}_{i}' for i in layers for what in ('key', 'value')]
+    growing = lambda length: [{0: b, 2: length} for _ in memory]
+    return {
+        'encoder': _write_graph(source_side, (src,), ({0: b, 1: n},), ['src'], named('memory'),
+            folder/'encoder.onnx'),
+        'decoder': _write_graph(OneStep(model), (src[:, 0], torch.tensor(2), src, memory, past),
+            ({0: b}, {}, {0: b, 1: n}, growing(n), growing(m)),
+            ['ids', 'position', 'src', *named('memory'), *named('past')], ['scores', *named('new')],
+            folder/'decoder.onnx')}
 
 # %% ../../nbs/20a_serving.ipynb #20a00039
 def ids_by_piece(
@@ -253,46 +258,8 @@ def to_onnx(
     model = to_carry(found)
     with new_export(folder, ONNX_FILES, 'ONNX export') as new, torch.no_grad():
         _write_tokenizer(found.tokenizer, new)
-        shapes, cfg = _write_graphs(model, new), model.cfg
-        (new/'config.json').write_bytes(to_json({'opset': OPSET, 'vocab_size': cfg.vocab_size, 'pad_id': cfg.pad_id,
-            'bos_id': cfg.bos_id, 'eos_id': cfg.eos_id, 'max_len': cfg.max_len,
-            'graphs': {name: {'inputs': inputs, 'outputs': outputs} for name, (inputs, outputs) in shapes.items()}}))
-
-# %% ../../nbs/20a_serving.ipynb #20a00044
-class OnnxModel:
-    "A folder of `to_onnx`, run by ONNX Runtime: how the two graphs are used, in numpy alone."
-    def __init__(self,
-        folder:str|Path, # Folder that `to_onnx` wrote
-        threads:int=0    # Of ONNX Runtime; 0: as many as it likes
-    ):
-        runtime, folder = require('onnxruntime'), Path(folder)
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = threads
-        self.config = read_json(folder/'config.json', 'this is no ONNX export: write one with to_onnx')
-        self.encoder, self.decoder = (
-            runtime.InferenceSession(str(folder/f'{half}.onnx'), options, providers=['CPUExecutionProvider'])
-            for half in ('encoder', 'decoder'))
-
-    def greedy(self,
-        rows:list # Source ids of each sentence, ending in EOS
-    ) -> list:    # For each sentence a list of ids without BOS and EOS
-        "Take the most probable token at every step."
-        cfg, src = self.config, np.full((len(rows), max(map(len, rows))), self.config['pad_id'])
-        for row, ids in zip(src, rows): row[:len(ids)] = ids
-        shapes = self.config['graphs']['decoder']['inputs']
-        past = {name: np.zeros((len(rows), shape[1], 0, shape[3]), np.float32)
-            for name, shape in shapes.items() if name.startswith('past')}
-        names = [output.name for output in self.encoder.get_outputs()]
-        fixed = {'src': src} | dict(zip(names, self.encoder.run(None, {'src': src})))
-        limits = np.array([min(len(ids) + 50, cfg['max_len']) for ids in rows])
-        ids, outputs, ended = np.full(len(rows), cfg['bos_id']), [[] for _ in rows], np.zeros(len(rows), bool)
-        while not ended.all():
-            position = len(outputs[ended.argmin()])
-            scores, *new = self.decoder.run(None, fixed | past | {'ids': ids, 'position': np.array(position)})
-            past, ids = dict(zip(past, new)), scores.argmax(-1)
-            for i in (~ended).nonzero()[0]: outputs[i].append(ids[i].item())
-            ended |= (ids == cfg['eos_id']) | (position + 1 >= limits)
-        return [[token for token in output if token != cfg['eos_id']] for output in outputs]
+        numbers = {name: getattr(model.cfg, name) for name in ('vocab_size', 'pad_id', 'bos_id', 'eos_id', 'max_len')}
+        (new/'config.json').write_bytes(to_json({'opset': OPSET} | numbers | {'graphs': _write_graphs(model, new)}))
 
 # %% ../../nbs/20a_serving.ipynb #20a00050
 def _fill_linear(spec, *maps):
@@ -345,10 +312,10 @@ CT2_FILES = 'model.bin', 'config.json', 'shared_vocabulary.json', *TOKENIZER_FIL
 
 def _pieces(side):
     "All pieces of one side's vocabulary, by id; raises `InputError` where two are spelled alike."
-    pieces, seen = side.pieces(list(range(side.vocab_size))), set()
-    twice = next((piece for piece in pieces if piece in seen or seen.add(piece)), None)
-    if twice is None: return pieces
-    raise InputError(f"the vocabulary has the piece {twice!r} twice: CTranslate2 tells tokens apart by their spelling")
+    pieces = side.pieces(list(range(side.vocab_size)))
+    (piece, times), = Counter(pieces).most_common(1)
+    if times == 1: return pieces
+    raise InputError(f"the vocabulary has the piece {piece!r} twice: CTranslate2 tells tokens apart by their spelling")
 
 def _add_vocabulary(spec, tokenizer, cfg):
     source, target = _pieces(tokenizer.source), _pieces(tokenizer.target)
