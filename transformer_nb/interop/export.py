@@ -188,9 +188,7 @@ def _quiet():
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore')
-            yield
+        with warnings.catch_warnings(action='ignore'): yield
     finally: log.setLevel(level)
 
 # %% ../../nbs/20a_serving.ipynb #20a00036
@@ -276,10 +274,9 @@ def _fill_attention(spec, attention, residual):
     for linear, group in zip(spec.linear, [*groups, [attention.W_o]]): _fill_linear(linear, *group)
 
 def _fill_layer(spec, layer):
-    residuals = list(layer.residuals)
-    _fill_attention(spec.self_attention, layer.self_attention, residuals[0])
-    if len(residuals) == 3: _fill_attention(spec.attention, layer.cross_attention, residuals[1])
-    _fill_norm(spec.ffn.layer_norm, residuals[-1].norm)
+    _fill_attention(spec.self_attention, layer.self_attention, layer.residuals[0])
+    if hasattr(spec, 'attention'): _fill_attention(spec.attention, layer.cross_attention, layer.residuals[1])
+    _fill_norm(spec.ffn.layer_norm, layer.residuals[-1].norm)
     _fill_linear(spec.ffn.linear_0, layer.feed_forward.W_1)
     _fill_linear(spec.ffn.linear_1, layer.feed_forward.W_2)
 
