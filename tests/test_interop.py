@@ -493,8 +493,7 @@ def test_a_broken_npz_is_named(folder, tmp_path):
 @pytest.mark.slow
 def test_a_trained_model_says_the_same_everywhere(tmp_path):
     "A post-norm model of ours, trained for some minutes: 500 sentences by Hugging Face, CTranslate2 and ONNX Runtime."
-    ctranslate2, _ = pytest.importorskip('ctranslate2'), pytest.importorskip('onnxruntime')
-    from onnx_model import OnnxModel
+    ctranslate2, OnnxModel = pytest.importorskip('ctranslate2'), pytest.importorskip('onnx_model').OnnxModel
     corpus = load_corpus('builtin', 'en', 'de', 4000)
     tokenizer = train_tokenizer((side for pair in corpus['train'] for side in pair), 1000)
     torch.manual_seed(0)

@@ -13,7 +13,6 @@ from conftest import few_pairs
 
 pytest.importorskip('ctranslate2')  # of the extra interop, as onnx and huggingface_hub are
 pytest.importorskip('onnx')
-pytest.importorskip('onnxruntime')
 import torch
 from onnx_model import OnnxModel
 from torch.nn.utils import prune

@@ -46,7 +46,7 @@ def fetched(
     "A model's folder, fetched by huggingface_hub if need be; raises `InputError` or `HubError`."
     if Path(path).is_dir(): return Path(path)
     if not is_hub_id(path): raise InputError(f"{path}: no such folder; give a model's folder, or its id on the Hub")
-    hub = require('huggingface_hub', f"{path}: no such folder here, and to look on the Hub, ")
+    hub = require('huggingface_hub', f"{path}: no such folder here, and not looked for on the Hub: ")
     try:
         folder = Path(hub.snapshot_download(str(path), revision=revision, allow_patterns=HUB_FILES))
         if not (folder/'model.safetensors').exists():

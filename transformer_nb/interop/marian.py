@@ -146,7 +146,7 @@ def _our_names(state, config):
 TIES = {(True, True): 'all', (False, True): 'output', (True, False): 'input', (False, False): 'none'}
 
 def _our_weights(weights, d_model):
-    "Weights under our names in our order, nothing twice, and who shares a matrix; `weights` is emptied, to save memory."
+    "Our names' weights in our order, nothing twice, and who shares a matrix; empties `weights`, to save memory."
     order = paper_order(d_model)
     same = lambda a, b: torch.equal(weights[a], weights[b])
     for name in POSITIONS.keys() & weights.keys():
@@ -224,7 +224,7 @@ def _vocabulary(model, ids, ids_file, cfg, vocab_size):
 def _tokenizer(sides, cfg):
     "Both sides' pieces, each of (SentencePiece model, ids, file of the ids)."
     sizes = cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size
-    source, target = (_vocabulary(*side, cfg, size) for side, size in zip(sides, sizes))
+    source, target = (_vocabulary(*side, cfg=cfg, vocab_size=size) for side, size in zip(sides, sizes))
     return TwoVocabularies(source, target, cfg.bos_id)
 
 def _sides(folder):
@@ -342,12 +342,11 @@ def to_marian(
     "Write a folder for `MarianMTModel.from_pretrained`; `InputError` for what Marian's models cannot be."
     _check_expressible(found.model.cfg)
     model = to_carry(found)
-    source, target = (ids_by_piece(side) for side in (found.tokenizer.source, found.tokenizer.target))
     cfg = model.cfg
-    added = cfg.bos_id not in target.values()  # the start that `from_marian` has added
+    added = cfg.bos_id not in ids_by_piece(found.tokenizer.target).values()  # the start that `from_marian` has added
     start, V = (cfg.pad_id, cfg.bos_id) if added else (cfg.bos_id, cfg.vocab_size)
     with new_export(path, MARIAN_FILES, 'Marian export') as folder:
         save_file(_their_weights(model.state_dict(), cfg, V), folder/'model.safetensors', {'format': 'pt'})
-        for name, table in _their_tables(found, start, V, source != target).items():
+        separate = write_vocabularies(found.tokenizer, folder)
+        for name, table in _their_tables(found, start, V, separate).items():
             (folder/f'{name}.json').write_bytes(to_json(table))
-        write_vocabularies(found.tokenizer, folder)
