@@ -18,7 +18,7 @@ from transformer_nb.decode.search import beam_search
 from transformer_nb.decode.evaluation import score
 from transformer_nb.data.corpora import Split, load_corpus
 from transformer_nb.interop.marian import from_marian, read_model, to_marian
-from transformer_nb.interop.export import OnnxModel, to_ctranslate2, to_onnx
+from transformer_nb.interop.export import to_ctranslate2, to_onnx
 from transformer_nb.data.tokenizer import TwoVocabularies, train_tokenizer
 from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, TransformerConfig
@@ -493,7 +493,7 @@ def test_a_broken_npz_is_named(folder, tmp_path):
 @pytest.mark.slow
 def test_a_trained_model_says_the_same_everywhere(tmp_path):
     "A post-norm model of ours, trained for some minutes: 500 sentences by Hugging Face, CTranslate2 and ONNX Runtime."
-    ctranslate2, _ = pytest.importorskip('ctranslate2'), pytest.importorskip('onnxruntime')
+    ctranslate2, OnnxModel = pytest.importorskip('ctranslate2'), pytest.importorskip('onnx_model').OnnxModel
     corpus = load_corpus('builtin', 'en', 'de', 4000)
     tokenizer = train_tokenizer((side for pair in corpus['train'] for side in pair), 1000)
     torch.manual_seed(0)

@@ -14,6 +14,7 @@ from conftest import few_pairs
 pytest.importorskip('ctranslate2')  # of the extra interop, as onnx and huggingface_hub are
 pytest.importorskip('onnx')
 import torch
+from onnx_model import OnnxModel
 from torch.nn.utils import prune
 
 from transformer_nb.checkpoints import load
@@ -25,8 +26,7 @@ from transformer_nb.decode.evaluation import score
 from transformer_nb.decode.search import beam_search, greedy
 from transformer_nb.decode.translator import Translator
 from transformer_nb.interop import export as export_module
-from transformer_nb.interop.export import (
-    MADE_BY, OnnxModel, OneStep, SourceSide, to_carry, to_ctranslate2, to_onnx)
+from transformer_nb.interop.export import MADE_BY, OneStep, SourceSide, to_carry, to_ctranslate2, to_onnx
 from transformer_nb.interop.hub import model_card, push_to_hub
 from transformer_nb.interop.marian import from_marian, to_marian
 from transformer_nb.parts.inference import inference
@@ -104,7 +104,7 @@ def small(): return make()
 @pytest.fixture(scope='module')
 def graphs(tmp_path_factory, small):
     "The small model as ONNX."
-    for name in ('onnx', 'onnxscript', 'onnxruntime'): pytest.importorskip(name)
+    pytest.importorskip('onnxscript')
     folder = tmp_path_factory.mktemp('graphs')/'onnx'
     to_onnx(small, folder)
     return folder
@@ -195,7 +195,7 @@ def test_onnx_writes_our_tokens(graphs, small):
 def test_other_models_as_onnx(tmp_path, monkeypatch):
     "All that may differ from the paper does; and the weights lie beside the graph, as those of large models do."
     monkeypatch.setattr(export_module, 'ONE_FILE', 0)
-    for name in ('onnx', 'onnxscript', 'onnxruntime'): pytest.importorskip(name)
+    pytest.importorskip('onnxscript')
     found = make(norm='pre', positions='learned', tie='none', src_vocab_size=220, activation='gelu', N=2, N_decoder=1,
                  bias=True, softmax_bias=True, d_k=4, d_v=12, suppress_tokens=(5, 6, 7, 8))
     to_onnx(found, tmp_path/'onnx')
@@ -206,7 +206,7 @@ def test_other_models_as_onnx(tmp_path, monkeypatch):
 
 def test_an_imported_model_goes_out(tmp_path):
     "By way of Hugging Face's Marian, which has a SentencePiece file for each side and one table of pieces for both."
-    for name in ('onnx', 'onnxscript', 'onnxruntime'): pytest.importorskip(name)
+    pytest.importorskip('onnxscript')
     to_marian(make(bias=True, softmax_bias=True, activation='silu'), tmp_path/'marian')
     found = from_marian(tmp_path/'marian')
     rows = sources(found, 20)
@@ -311,12 +311,6 @@ def test_a_missing_extra_is_named(export, packages, tmp_path, small, monkeypatch
             without.setitem(sys.modules, package, None)
             said = refusal(export, small, 'me/model') if export is push_to_hub else refusal(export, small, tmp_path/'o')
             assert package in said and "pip install 'transformer_nb[interop]'" in said
-
-
-def test_onnxruntime_missing_or_no_export(graphs, tmp_path, monkeypatch):
-    assert 'no ONNX export' in refusal(OnnxModel, tmp_path/'nothing')
-    monkeypatch.setitem(sys.modules, 'onnxruntime', None)
-    assert "pip install 'transformer_nb[interop]'" in refusal(OnnxModel, graphs)
 
 
 @pytest.mark.parametrize('export', [to_onnx, to_ctranslate2])

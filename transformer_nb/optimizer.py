@@ -14,9 +14,9 @@ from torch import nn
 from .core import InputError
 
 # %% ../nbs/11_optimizer.ipynb #b79e8b21
-def _can_fuse(param):
-    "Has torch a fused Adam for this parameter's device and type? It says so only by failing."
-    probe = nn.Parameter(torch.zeros(1, device=param.device, dtype=param.dtype))
+def _can_fuse(device, dtype):
+    "Has torch a fused Adam for parameters of this kind? It says so only by failing."
+    probe = nn.Parameter(torch.zeros(1, device=device, dtype=dtype))
     probe.grad = torch.zeros_like(probe)
     try: torch.optim.Adam([probe], fused=True).step()
     except RuntimeError: return False
@@ -31,10 +31,11 @@ def adam(
     if not any(p.requires_grad for p in model.parameters()):
         raise InputError("nothing to train: every parameter is frozen; call requires_grad_() on the model, "
             "or on the part of it to be trained")
-    fused = all(_can_fuse(p) for p in {(p.device, p.dtype): p for p in model.parameters()}.values())
+    fused = all(_can_fuse(*kind) for kind in {(p.device, p.dtype) for p in model.parameters()})
     settings:dict = dict(lr=0., betas=(.9, .98), eps=1e-9, fused=fused)
     if not weight_decay: return torch.optim.Adam(model.parameters(), **settings)
-    matrices, others = ([p for p in model.parameters() if (p.dim() > 1) == is_matrix] for is_matrix in (True, False))
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
     groups = [{'params': matrices, 'weight_decay': weight_decay}, {'params': others, 'weight_decay': 0.}]
     return torch.optim.AdamW(groups, **settings)
 

@@ -15,7 +15,7 @@ from textwrap import shorten
 from .. import __version__, checkpoints
 from ..core import FAILURES, DiskError, HubError, InputError
 from ..errors import DISK_ERRNOS
-from .export import bare_model, require
+from .export import bare_model, require, training_of
 
 # %% ../../nbs/interop/02_hub.ipynb #huberror
 def hub_error(
@@ -46,14 +46,11 @@ def fetched(
     "A model's folder, fetched by huggingface_hub if need be; raises `InputError` or `HubError`."
     if Path(path).is_dir(): return Path(path)
     if not is_hub_id(path): raise InputError(f"{path}: no such folder; give a model's folder, or its id on the Hub")
-    try: from huggingface_hub import snapshot_download
-    except ImportError:
-        missing = "to look on the Hub: pip install 'transformer_nb[interop]'"
-        raise InputError(f"{path}: no such folder here; {missing}") from None
+    hub = require('huggingface_hub', f"{path}: no such folder here, and not looked for on the Hub: ")
     try:
-        folder = Path(snapshot_download(str(path), revision=revision, allow_patterns=HUB_FILES))
+        folder = Path(hub.snapshot_download(str(path), revision=revision, allow_patterns=HUB_FILES))
         if not (folder/'model.safetensors').exists():
-            snapshot_download(str(path), revision=revision, allow_patterns='pytorch_model.bin')
+            hub.snapshot_download(str(path), revision=revision, allow_patterns='pytorch_model.bin')
     except Exception as e: raise hub_error(e, f"{path}: no such folder here, and not on the Hub") from None
     return folder
 
@@ -90,24 +87,9 @@ def _size(model):
 # %% ../../nbs/interop/02_hub.ipynb #20a00069
 def _about(found):
     "What the checkpoint says of the training; of files only their names."
-    about = getattr(found, 'training', None) or getattr(found, 'about', None) or {}
-    files = str(about.get('data', '')).split(',')
-    return about | ({'data': ', '.join(Path(file).name for file in files)} if 'data' in about else {})
-
-def _results(about):
-    "Split, metric, score and signature of each score that was measured."
-    return [(split, metric, value['score'], value['signature'])
-            for split, found in about.get('scores', {}).items() for metric, value in found.items() if metric != 'pairs']
-
-def _card_text(model, about, repo_id):
-    "What people read."
-    languages = ' to '.join(about[side] for side in ('src', 'tgt') if side in about)
-    rows = [f'| {split} | {metric} | {score} | `{signature}` |' for split, metric, score, signature in _results(about)]
-    head = ['| split | metric | score | sacreBLEU signature |', '|---|---|---:|---|']
-    return CARD.format(name=repo_id.split('/')[-1], repo_id=repo_id, languages=languages or 'text', size=_size(model),
-        corpus=about.get('data', 'not known'), steps=about.get('step', 'not known'),
-        scores='\n'.join(head + rows if rows else ['Not measured.']))
-
+    about = dict(training_of(found))
+    if 'data' in about: about['data'] = ', '.join(Path(file).name for file in str(about['data']).split(','))
+    return about
 
 def model_card(
     found,                 # What has a .model and a .tokenizer: a checkpoints.Checkpoint, or a Translator
@@ -116,13 +98,18 @@ def model_card(
 ) -> str:                  # README.md
     "What the Hub shows of a model: languages, corpus, steps, scores with signatures, licence, how to use it."
     hub, about = require('huggingface_hub'), _about(found)
-    corpus, languages = about.get('data', 'unknown'), [about[side] for side in ('src', 'tgt') if side in about]
+    corpus, languages = about.get('data', 'not known'), [about[side] for side in ('src', 'tgt') if side in about]
     results = [hub.EvalResult(task_type='translation', dataset_type=corpus, dataset_name=corpus, dataset_split=split,
-        metric_type=metric.lower(), metric_value=score, metric_config=signature)
-        for split, metric, score, signature in _results(about)]
+        metric_type=metric.lower(), metric_name=metric, metric_value=value['score'], metric_config=value['signature'])
+        for split, scores in about.get('scores', {}).items() for metric, value in scores.items() if metric != 'pairs']
     data = hub.ModelCardData(language=languages or None, license=license, library_name='transformer_nb',
         pipeline_tag='translation', tags=['transformer'], model_name=repo_id, eval_results=results or None)
-    return f'---\n{data.to_yaml()}\n---\n\n{_card_text(bare_model(found), about, repo_id)}'
+    head = '| split | metric | score | sacreBLEU signature |\n|---|---|---:|---|'
+    rows = [f'| {r.dataset_split} | {r.metric_name} | {r.metric_value} | `{r.metric_config}` |' for r in results]
+    text = CARD.format(name=repo_id.split('/')[-1], repo_id=repo_id, languages=' to '.join(languages) or 'text',
+        size=_size(bare_model(found)), corpus=corpus, steps=about.get('step', 'not known'),
+        scores='\n'.join([head, *rows] if rows else ['Not measured.']))
+    return f'---\n{data.to_yaml()}\n---\n\n{text}'
 
 # %% ../../nbs/interop/02_hub.ipynb #20a00071
 def push_to_hub(
