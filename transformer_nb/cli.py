@@ -26,6 +26,7 @@ from typing import Annotated, get_type_hints
 
 import torch
 from fastcore.docments import docments
+from fastcore.meta import delegates
 from fastcore.script import anno_parser
 from tqdm import tqdm
 
@@ -256,8 +257,9 @@ def train(
     **settings
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
-    typed = locals()
-    asked = _asked(typed | typed.pop('settings'))
+    given = locals()
+    given |= given.pop('settings')
+    asked = _asked(given)
     world = DistributedContext(asked.get('device', 'auto'))
     found = _found(out, resume, world)
     start = _start(asked) if asked.get('init') and not found else None
@@ -284,15 +286,15 @@ def train(
     else: _plan(trainer, asked)
     _run(trainer)
 
-def _asked(typed):
+def _asked(given):
     "The options that were given, and those of a recipe that were not."
-    if unknown := typed.keys() - signature(train).parameters: raise TypeError(f"train has no option {min(unknown)!r}")
-    asked = {name: value for name, value in typed.items() if value is not None and value is not False}
-    if isinstance(typed['data'], list) and len(typed['data']) == 1: asked['data'], = typed['data']
-    asked = recipes.filled(asked, recipes.load_recipe(typed['recipe']) if typed['recipe'] else None)
+    if unknown := given.keys() - signature(train).parameters: raise TypeError(f"train has no option {min(unknown)!r}")
+    asked = {name: value for name, value in given.items() if value is not None and value is not False}
+    if isinstance(given['data'], list) and len(given['data']) == 1: asked['data'], = given['data']
+    asked = recipes.filled(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
     if asked.get('preset', 'tiny') not in PRESETS:
         raise InputError(f"--preset {asked['preset']}: no such preset; choose one of {', '.join(PRESETS)}")
-    if typed['bleu'] < 0: raise InputError(f"--bleu {typed['bleu']}: give a number of sentences, or 0 for none")
+    if given['bleu'] < 0: raise InputError(f"--bleu {given['bleu']}: give a number of sentences, or 0 for none")
     return asked
 
 # %% ../nbs/21_cli.ipynb #ebb2d31a
@@ -498,13 +500,6 @@ def average(
     print(f"{out}: the mean of {', '.join(path.name for path in paths)}", file=sys.stderr)
 
 # %% ../nbs/21_cli.ipynb #bfcb9cd8
-def _parser(model, device):
-    "A parser from its checkpoint; raises `InputError` for one that translates, as it would answer with nonsense."
-    parser = Parser.from_pretrained(model, device)
-    if parser.about.get('task') == 'parsing': return parser
-    raise InputError(f"{model}: a model that translates; train one that parses with "
-        "transformer_nb.experiments.parsing.train_parser (lesson 18), or use tnb-translate")
-
 def _gold(file):
     "The trees of a file as a parser is asked for them."
     if trees := [t for t in map(plain, load_trees(file)) if t]: return trees
@@ -525,7 +520,10 @@ def parse(
 ):
     "Sentences to bracketed trees on stdout, one line out for each line in, empty for empty; or their F1 against gold."
     trees = _gold(gold) if gold else []
-    parser = _parser(model, device)
+    parser = Parser.from_pretrained(model, device)
+    if parser.about.get('task') != 'parsing':  # it would answer with nonsense
+        raise InputError(f"{model}: a model that translates; train one that parses with "
+            "transformer_nb.experiments.parsing.train_parser (lesson 18), or use tnb-translate")
     search = dict(beam=beam, alpha=alpha, batch_tokens=batch_tokens)
     if not gold: return _stream(file, on_error, lines, lambda group, first: parser.parse(group, **search))
     found = parser.parse([' '.join(words_of(t)) for t in trees], **search)
@@ -611,19 +609,13 @@ def clean(
         language=not any_language)
     print(dumps(report.as_dict(), indent=1) if json else report)
 
+@delegates(clean, but='out')
 def check_data(
-    data:str,                # As for clean
-    src:str='en',            # Source language
-    tgt:str='de',            # Target language
-    tests:str='',            # As for clean
-    max_chars:int=1000,      # As for clean
-    max_ratio:float=3.,      # As for clean
-    any_language:bool=False, # As for clean
-    workers:int|None=None,   # Processes (default: one for each core)
-    json:bool=False          # Print the report as JSON?
+    data:str, # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
+    **kwargs
 ):
     "What `clean` would leave out; nothing is written."
-    clean(data, None, src, tgt, tests, max_chars, max_ratio, any_language, workers, json)
+    clean(data, None, **kwargs)
 
 def prepare(
     data:str,                  # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet

@@ -36,7 +36,8 @@ TABLES = {  # Tables of a recipe, their keys, and what a value is
         setting.name: kind_of(setting.type) for setting in fields(TrainingConfig)},
     'decode': dict(beam=int, alpha=float),
     'expected': dict(bleu=float, test=str, counted=str, source=str, time=str)}
-KINDS = {str: 'a text in quotes', int: 'a whole number', float: 'a number', bool: 'true or false', list: 'a list of texts'}
+KINDS = {str: 'a text in quotes', int: 'a whole number', float: 'a number', bool: 'true or false',
+    list: 'a list of texts'}
 
 def _check_table(where, table, found):
     "Raises `InputError` for a key that no recipe has, for a value of another type, and for a key that is missing."

@@ -32,7 +32,6 @@ from ..data.batching import Batch, Batches, PairSource, Step, prefetch
 from ..data.corpora import Split
 from ..data.sampling import as_ids
 from ..data.tokenizer import check_tokenizer
-from ..files import atomic_write, to_json
 from ..optimizer import adam, lrate
 from ..parts.exchange import with_fast_dropout
 from ..parts.packing import packed_decoder_states, with_packed_attention
@@ -40,7 +39,7 @@ from ..regularization import projected_loss
 from .autotune import torch_settings
 from .callbacks import Callback, Stopped, default_callbacks, validate
 from .distributed import DistributedContext, lost_process, parallel, sync
-from .runs import NotFinite, decode_pairs, refuse_used, split_micro_batches
+from .runs import refuse_step, refuse_used, split_micro_batches
 from ..transformer import Transformer
 
 # %% ../../nbs/train/06_trainer.ipynb #e63a7e14
@@ -157,18 +156,27 @@ def read_state(
     found:checkpoints.Checkpoint # A checkpoint, as `checkpoints.load` gives it
 ) -> dict: # Its training.json, the settings under their names of today
     "What a checkpoint says of its run; raises `InputError` for one that no run has written."
-    missing = [name for name in (*Trainer.STATE_FIELDS, 'settings') if name not in found.training]
     settings = current_names(found.training.get('settings', {}))
-    missing = missing or [name for name in (*FIXED_SETTINGS[:3], 'dtype') if name not in settings]
-    if not missing: return found.training | {'settings': settings}
-    raise InputError(f"{found.path/'training.json'}: {missing[0]!r} is missing, so there is no run to go on with; "
-        "take a step-* directory of a run, or begin a new one from these weights")
+    known = found.training | settings
+    for name in (*Trainer.STATE_FIELDS, 'settings', *FIXED_SETTINGS[:3], 'dtype'):
+        if name in known: continue
+        raise InputError(f"{found.path/'training.json'}: {name!r} is missing, so there is no run to go on with; "
+            "take a step-* directory of a run, or begin a new one from these weights")
+    return found.training | {'settings': settings}
 
 # %% ../../nbs/train/06_trainer.ipynb #6ebfb0bb
 class Trainer:
     "Trains a model on sentence pairs (§5): step, accumulate, clip, update. All else is done by its callbacks."
     STATE_FIELDS = 'step', 'seconds', 'tokens', 'loss', 'log'  # kept in training.json
-    resume_word = 'resume()'  # how its messages call this; a command has another word for it
+    step, seconds, tokens = 0, 0., 0  # done
+    loss:Any = None             # of the last step, in nats per token
+    stop_signal:Any = None      # that this process has got
+    stopping = False            # has any process got one?
+    interruptible = False       # may a signal end the run at once?
+    stopped_early = False       # has a callback ended the run before its plan?
+    quiet = False               # no progress bar?
+    owns_run_dir = False        # is what lies in the run's directory ours?
+    resume_word = 'resume()'    # how its messages call this; a command has another word for it
 
     def __init__(self,
         model:Transformer,       # The model, trained in place
@@ -196,26 +204,15 @@ class Trainer:
         self.objective = Objective(self.model)
         self.net = parallel(self.objective, self.world, cfg.shard, getattr(torch, self.dtype))
         self.optimizer = (optimizer or partial(adam, weight_decay=cfg.weight_decay or 0.))(self.model)
-        self.schedule = schedule or self.paper_schedule
+        self.schedule = schedule or (lambda step: lrate(step, model.cfg.d_model, self.cfg.warmup, self.cfg.lr_scale))
         pairs = as_ids(train, 'train', tokenizer, model.cfg, cfg.bpe_dropout)
         watched = as_ids(val, 'val', tokenizer, model.cfg)
         self.batches = Batches(pairs, cfg.batch_tokens, cfg.seed, cfg.grad_accum_steps,
             self.world.rank, self.world.size, special=model.cfg)
         self.val = Batches(watched, cfg.batch_tokens, special=model.cfg) if watched else None
         self.callbacks = default_callbacks(cfg) if callbacks is None else callbacks
-        self._reset()
-
-    def _reset(self):
-        "Nothing is done yet."
-        self.step, self.seconds, self.tokens, self.log, self.started = 0, 0., 0, [], time.perf_counter()
-        self.loss:Any = None             # of the last step, in nats per token
-        self.stop_signal = None          # that this process has got
-        self.stopping = False            # has any process got one?
-        self.interruptible = False       # may a signal end the run at once?
-        self.stopped_early = False       # has a callback ended the run before its plan?
-        self.quiet = False               # no progress bar?
-        self.owns_run_dir = False        # is what lies in the run's directory ours?
-        self.step_seconds = {}           # measured, by number of threads
+        self.log, self.started = [], time.perf_counter()
+        self.step_seconds = {}  # measured, by number of threads
 
     def _set_dtype(self, dtype):
         self.dtype = self.world.broadcast_from_rank0(lambda: fast_dtype(self.device)) if dtype == 'auto' else dtype
@@ -239,12 +236,6 @@ class Trainer:
     ) -> float:       # From 0 to 1
         "Share of the run, by steps or by time."
         return min(1., max(step/(self.cfg.steps or inf), seconds/(60*(self.cfg.minutes or inf))))
-
-    def paper_schedule(self,
-        step:int # From 1
-    ) -> float:  # Learning rate
-        "The schedule of §5.3, scaled by `lr_scale`."
-        return lrate(step, self.model.cfg.d_model, self.cfg.warmup, self.cfg.lr_scale)
 
     def call(self,
         hook:str, # Name of a method of `callbacks.Callback`
@@ -294,7 +285,8 @@ class Trainer:
         of_main = (length, time.perf_counter() - self.started) if self.is_main_process else (0., 0.)
         # Here alone the CPU waits: for the GPU, and for the other processes
         loss, self.stopping, norm, self.seconds = self.world.all_reduce_sum(share, bool(self.stop_signal), *of_main)
-        if not isfinite(loss) or not isfinite(norm) and self.scaler.get_scale() <= 1: self._refuse(step, loss, norm)
+        if not isfinite(loss) or not isfinite(norm) and self.scaler.get_scale() <= 1:
+            refuse_step(self, step, loss, norm)
         for group in self.optimizer.param_groups: group['lr'] = self.schedule(self.step + 1)
         if self.cfg.max_grad_norm:
             nn.utils.clip_grads_with_norm_(self.model.parameters(), self.cfg.max_grad_norm, length)
@@ -318,37 +310,22 @@ class Trainer:
         return self.gradients(split_micro_batches(step))
 
     def _accumulate(self, step):
-        "Add up the gradients of all micro-batches. The caller's random numbers stay as they are."
+        "Add up the gradients of all micro-batches, and their loss on the device, for which nobody waits."
         self.optimizer.zero_grad()
-        loss = torch.zeros((), device=self.device)
-        with torch.random.fork_rng([self.device] if self.device.type == 'cuda' else []):
+        total = torch.zeros((), device=self.device)
+        with torch.random.fork_rng([self.device] if self.device.type == 'cuda' else []):  # the caller's stay
             for batch, place in zip(step.batches, step.places):
+                torch.manual_seed(((self.cfg.seed*1_000_003 + self.step)*65_536 + place) % 2**63)
                 sync(self.net, place == step.places[-1])
-                loss = loss + self._micro_step(batch, place, step.n_tokens)
-        return loss
-
-    def _micro_step(self, batch, place, n_tokens):
-        "Add a micro-batch's gradients; its share of the step's loss, a tensor on the device: nobody waits for it."
-        torch.manual_seed(((self.cfg.seed*1_000_003 + self.step)*65_536 + place) % 2**63)
-        with self.autocast(): loss, _ = self.net(batch.to(self.device))
-        share = batch.n_tokens/n_tokens
-        self.scaler.scale(loss*(share*self.world.size)).backward()
-        return loss.detach()*share
+                with self.autocast(): loss, _ = self.net(batch.to(self.device))
+                share = batch.n_tokens/step.n_tokens
+                self.scaler.scale(loss*(share*self.world.size)).backward()
+                total = total + loss.detach()*share
+        return total
 
     def autocast(self):
         "A block whose products are computed in the run's dtype."
         return torch.autocast(self.device.type, getattr(torch, self.dtype), enabled=self.dtype != 'float32')
-
-    def _refuse(self, step, loss, norm):
-        "Save the batch and stop."
-        file = self.out/f'not-finite-step-{self.step + 1}-rank-{self.world.rank}.json'
-        self.out.mkdir(parents=True, exist_ok=True)
-        found = {'step': self.step + 1, 'loss': str(loss), 'gradient_norm': str(norm),
-            'pairs': list(decode_pairs(step, self.tokenizer))}
-        atomic_write(file, to_json(found))
-        raise NotFinite(f'step {self.step + 1}: loss {loss}, gradient norm {norm}: stopped before the update, '
-            f'its batch is in {file}; look at it, then {self.resume_hint()} with a smaller lr_scale, '
-            'a longer warmup or max_grad_norm')
 
     def validate(self) -> dict:
         "val_loss (nats per word piece), perplexity, and score where there is a scoring function; empty without val."
@@ -392,7 +369,11 @@ class Trainer:
     ):
         "Go on from a checkpoint; raises `InputError` if there is none, or one of another model, vocabulary or batches."
         just_verified = not found
-        found = found or self._load_newest()
+        if not found:  # the same for all processes, whatever they see
+            newest = self.world.broadcast_from_rank0(lambda: checkpoints.newest(self.out))
+            found = checkpoints.load(newest, verified=self.is_main_process, tokenizer=self.tokenizer)  # it has read all
+            checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
+            self.model.load_state_dict(found.model.state_dict())
         training = read_state(found)
         for name in FIXED_SETTINGS:
             theirs, ours = training['settings'].get(name), getattr(self.cfg, name)
@@ -407,11 +388,3 @@ class Trainer:
         for c in self.callbacks:
             if type(c).__name__ in states: c.load_state_dict(states[type(c).__name__])
         self.owns_run_dir = found.path.resolve().parent == self.out.resolve()
-
-    def _load_newest(self):
-        "The run's newest valid checkpoint, its weights taken over; the same for all processes, whatever they see."
-        newest = self.world.broadcast_from_rank0(lambda: checkpoints.newest(self.out))
-        found = checkpoints.load(newest, verified=self.is_main_process, tokenizer=self.tokenizer)  # it has read it all
-        checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
-        self.model.load_state_dict(found.model.state_dict())
-        return found
