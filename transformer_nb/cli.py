@@ -125,9 +125,8 @@ def _shards_in(pairs):
 def _writing(pairs):
     "How each side of a corpus is written, which belongs to its model; nothing of it for shards, which hold ids."
     if _shards_in(pairs): return {}
-    sides = {'source': [src for src, _ in pairs], 'target': [tgt for _, tgt in pairs]}
-    if not any(writing(lines[:10_000]) for lines in sides.values()): return {}
-    return {'writing': {side: writing(lines) for side, lines in sides.items()}}
+    found = {'source': writing([src for src, _ in pairs]), 'target': writing([tgt for _, tgt in pairs])}
+    return {'writing': found} if any(found.values()) else {}
 
 # %% ../nbs/21_cli.ipynb #ddabd61e
 FINE_TUNING = .2  # of a new model's learning rate
@@ -196,17 +195,15 @@ def _found(out, resume, world):
     if not resume:
         try: return refuse_used(out)
         except InputError as e: raise InputError(f"{e} (--resume, --out)") from None
-    path = world.broadcast_from_rank0(lambda: _newest(out, resume))
+    def newest():
+        if resume != 'auto' or checkpoints.steps(out): return checkpoints.newest(out)
+        return refuse_used(out, again=True)  # nothing was saved yet, and the run may begin again
+    path = world.broadcast_from_rank0(newest)
     if not path: return None
     if not path.is_dir():
         raise InputError(f"{path}: process {world.rank} does not find what process 0 has found; "
             "choose an --out in a folder that all hosts share, under the same name")
     return checkpoints.load(path, verified=world.rank == 0)
-
-def _newest(out, resume):
-    "None: nothing was saved yet, and the run may begin again."
-    if resume != 'auto' or checkpoints.steps(out): return checkpoints.newest(out)
-    return refuse_used(out, again=True)
 
 DATA = {'nargs': '+', 'metavar': 'CORPUS'}
 
@@ -609,7 +606,7 @@ def clean(
         language=not any_language)
     print(dumps(report.as_dict(), indent=1) if json else report)
 
-@delegates(clean, but='out')
+@delegates(clean, but=['out'])
 def check_data(
     data:str, # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
     **kwargs

@@ -25,7 +25,7 @@ def flop_parts(
     s, t = (torch.as_tensor(lengths).cpu().long() for lengths in (src_lengths, tgt_lengths))
     m, n, N, M = int(s.sum()), int(t.sum()), cfg.N, cfg.N_decoder or cfg.N
     pairs = int((N*s*s + M*(t*t + s*t)).sum())
-    width = cfg.h*(cfg.d_k + cfg.d_v)  # numbers in the keys and values of a token
+    width = cfg.h*((cfg.d_k or 0) + (cfg.d_v or 0))  # of a token's keys and values; never None, cfg works them out
     # the decoder's attention to the memory projects keys and values of the source
     projected = (12*N + 6*M)*m + 18*M*n
     return {'feed-forward': 12*(N*m + M*n)*cfg.d_model*cfg.d_ff, 'projections': projected*width*cfg.d_model,

@@ -131,14 +131,12 @@ def split_tatoeba(
 # %% ../../nbs/train/05_recipes.ipynb #rec00037
 def overview() -> str:
     "All recipes that come with the package, one a line."
-    rows = [('recipe', 'languages', 'pairs', 'preset', 'length', 'BLEU', 'source')]
+    lines = [f"{'recipe':<18}{'languages':<11}{'pairs':<12}{'preset':<8}{'length':<15}{'BLEU':<6}source"]
     for recipe in map(load_recipe, names()):
-        steps, minutes = recipe.train.get('steps'), recipe.train.get('minutes')
-        rows.append((recipe.name, f"{recipe.data['src']}-{recipe.data['tgt']}", f"{recipe.data['pairs']:,}",
-            recipe.train['preset'], f'{steps:,} steps' if steps else f'{minutes:g} minutes',
-            f"{recipe.expected['bleu']:.1f}", recipe.expected['source'].partition(',')[0]))
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return '\n'.join('  '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+        languages, length = f"{recipe.data['src']}-{recipe.data['tgt']}", f"{recipe.train['steps']:,} steps"
+        lines.append(f"{recipe.name:<18}{languages:<11}{recipe.data['pairs']:<12,}{recipe.train['preset']:<8}"
+            f"{length:<15}{recipe.expected['bleu']:<6.1f}{recipe.expected['source'].partition(',')[0]}")
+    return '\n'.join(lines)
 
 def described(
     recipe:Recipe, # Which run

@@ -19,7 +19,7 @@ from functools import partial
 from math import inf, isfinite
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -77,7 +77,7 @@ class TrainingConfig:
 
 def kind_of(
     annotation # int, or int|None
-) -> type:     # int
+) -> Any:      # int
     "What a setting is if it is not None."
     return next(iter(get_args(annotation)), annotation)
 
@@ -90,7 +90,7 @@ def _plain(value, field):
         raise InputError(f"{field.name} {value!r} must be a whole number, at least {least}")
     if kind is float and not (isinstance(value, Real) and 0 < float(value) < inf):
         raise InputError(f"{field.name} {value!r} must be a number above 0")
-    return kind(value)
+    return cast(Any, kind)(value)
 
 # %% ../../nbs/train/06_trainer.ipynb #d05a9747
 def batch_loss(
