@@ -163,15 +163,17 @@ def _about(asked, found, start):
     others = {'data': 'builtin', 'src': 'en', 'tgt': 'de', 'preset': 'tiny', 'recipe': None, 'init': None}
     return {name: asked.get(name, known.get(name, other)) for name, other in others.items()}
 
+def _of_model(asked, *names):
+    "What was asked of the model: these options, and the sizes of a preset."
+    if 'preset' not in asked: sizes = {}
+    else: sizes = {name: getattr(model_preset(asked['preset']), name) for name in ('N', 'd_model', 'd_ff', 'h')}
+    return sizes | {name: asked[name] for name in names if name in asked}
+
 def _start(asked):
     "The model that `--init` names; raises `InputError` for one without tokenizer, and for options that say otherwise."
     start, init = read_model(asked['init']), asked['init']
     if not start.tokenizer: raise InputError(f"--init {init}: holds no tokenizer; go on with Trainer in a program")
-    given = {name: asked[name] for name in ('vocab_size', 'norm', 'max_len') if name in asked}
-    if 'preset' in asked:
-        size = model_preset(asked['preset'])
-        given |= {name: getattr(size, name) for name in ('N', 'd_model', 'd_ff', 'h')}
-    for name, value in given.items():
+    for name, value in _of_model(asked, 'vocab_size', 'norm', 'max_len').items():
         theirs = getattr(start.model.cfg, name)
         if theirs == value: continue
         raise InputError(f"--init {init}: its {name} is {theirs!r}, not {value!r}; leave out what the model decides: "
@@ -217,8 +219,8 @@ def _where(data):
 def _bleu(tokenizer, pairs):
     "A function of the model: BLEU of its greedy translations of sentence pairs; None if there are none."
     if not pairs: return None
-    split = {'val': Split(pairs)}
-    return lambda model: _scores(Translator(model, tokenizer), split, beam=1)['val']['BLEU']['score']
+    sources, references = map(list, zip(*pairs))
+    return lambda model: score(Translator(model, tokenizer).translate(sources, beam=1), references)['BLEU']['score']
 
 # %% ../nbs/21_cli.ipynb #cc42df8c
 def _with_settings(function):
@@ -263,7 +265,7 @@ def train(
     about = _about(asked, found, start)
     # made now: what makes no sense is refused before the vocabulary is learned
     cfg, suits = _resumed(found, world) if found else _begun(start, about, asked, world)
-    cfg = replace(cfg, **{name: asked[name] for name in ('max_len', 'norm', 'dropout') if name in asked})
+    cfg = replace(cfg, **_of_model(asked, 'norm', 'dropout', 'max_len'))
     options = suits | asked
     options['bpe_dropout'] = options.get('bpe_dropout') or None
     settings = TrainingConfig(**{f.name: options[f.name] for f in fields(TrainingConfig) if f.name in options})
@@ -428,18 +430,19 @@ def _tests(about, data=None, src=None, tgt=None, drop_empty=False):
     "The test splits to score on: of `data`, or of the corpus that the model was trained on. No other file is read."
     origin = data or about.get('data')
     if isinstance(origin, list): origin = origin[0]
-    origin = origin and weighted(origin)[0]
     if not origin: raise InputError("the checkpoint does not say what it was trained on; name a test set with --data")
+    origin, _ = weighted(origin)
+    if origin == 'builtin':
+        corpus = load_corpus(origin, n_train=about.get('corpus_size', 40_000))
+        return {name: corpus[name] for name in corpus.tests}
     src, tgt = src or about.get('src', 'en'), tgt or about.get('tgt', 'de')
     drop_empty = drop_empty or not data and about.get('drop_empty', False)
     another = f"name one with --data FILE.{src},FILE.{tgt}"
-    if origin == 'builtin': splits = load_corpus(origin, n_train=about.get('corpus_size', 40_000)).splits
-    elif ',' in origin: splits = {'train': origin.split(',', 1)}
+    if ',' in origin: splits = {'train': origin.split(',', 1)}
     elif data or Path(origin).is_dir(): splits = folder_files(origin, src, tgt)
     else: raise InputError(f"{origin}: the corpus that the model was trained on is not here; {another}")
     tests = Corpus(src, tgt, splits).tests or (list(splits) if data else [])
     if not tests: raise InputError(f"{origin}: no test split (test*.{src}) in it; {another}")
-    if origin == 'builtin': return {name: splits[name] for name in tests}
     return {name: read_parallel(*splits[name], drop_empty=drop_empty) for name in tests}
 
 # %% ../nbs/21_cli.ipynb #967df0a8
