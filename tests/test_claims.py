@@ -234,10 +234,13 @@ def test_table3_of_the_lesson_is_the_papers():
 
 # ---- commands
 
+COMMANDS = 'cli.py', 'train/trainer.py'  # the commands, and TrainingConfig, whose settings are options of tnb-train
+
+
 def options_of(program):
     "The options that a command of the package or a script accepts."
     if program.startswith('benchmarks/'): text = (ROOT/program).read_text(encoding='utf-8')
-    else: text = (ROOT/'transformer_nb/cli.py').read_text(encoding='utf-8')
+    else: text = '\n'.join((ROOT/'transformer_nb'/file).read_text(encoding='utf-8') for file in COMMANDS)
     declared = set(re.findall(r"'(--[a-z][a-z-]*)'", text)) | {
         '--' + name.replace('_', '-') for name in re.findall(r'^    (\w+):\w', text, re.M)
     }

@@ -17,7 +17,7 @@ from transformer_nb.cli import train
 from transformer_nb.core import InputError
 from transformer_nb.data.corpora import load_corpus
 from transformer_nb.experiments.table2 import TABLE2
-from transformer_nb.train.recipes import FOLDER, TABLES, cost_lines, described, load_recipe, names, split_tatoeba, walk
+from transformer_nb.train.recipes import FOLDER, TABLES, described, load_recipe, names, split_tatoeba, walk
 from transformer_nb.train.trainer import TrainingConfig, current_names
 from transformer_nb.transformer import preset
 
@@ -143,7 +143,7 @@ def test_sentences_of_the_test_are_not_in_training(tmp_path):
     assert [len(sides[name]) for name in sides] == [32, 4, 4] and len(set.union(*sides.values())) == 40
     assert len(corpus['test']) == 4 < len(corpus['train'])
     (tmp_path/'bad.txt').write_text('one\ttwo\nthree\n')
-    with pytest.raises(InputError, match='bad.txt:2: no tab in it'): split_tatoeba(tmp_path/'bad.txt', tmp_path/'new')
+    with pytest.raises(InputError, match='bad.txt:2: no tab'): split_tatoeba(tmp_path/'bad.txt', tmp_path/'new')
     assert not (tmp_path/'new').exists()
 
 
@@ -238,17 +238,13 @@ def test_a_file_of_ones_own_is_walked_by_its_path(tmp_path):
     assert f"--recipe {tmp_path/'mine.toml'} " in command and command.endswith('--out runs/mine')
 
 
-@pytest.mark.parametrize('other', ['batch_tokens = 3126', 'preset = "small"', 'minutes = 5', 'grad_accum_steps = 4'])
-def test_hours_are_given_for_the_papers_batch_and_models_alone(other, tmp_path):
-    "And whatever else a recipe of one's own says, it is described."
+def test_whatever_else_a_recipe_of_ones_own_says_it_is_described(tmp_path):
     text = (FOLDER/'wmt14-en-de-base.toml').read_text(encoding='utf-8')
-    key = 'steps' if 'minutes' in other else other.split()[0]
-    (tmp_path/'mine.toml').write_text(re.sub(rf'^{key} = .*', other, text, flags=re.M), encoding='utf-8')
+    (tmp_path/'mine.toml').write_text(re.sub('^steps = .*', 'minutes = 5', text, flags=re.M), encoding='utf-8')
     (tmp_path/'bare.toml').write_text(text.partition('[prepare]')[0] + '[train]' + text.partition('[train]')[2])
-    assert len([line for line in cost_lines(load_recipe('wmt14-en-de-base')) if ' hours ' in line]) == 4
     for file in ('mine.toml', 'bare.toml'):
-        recipe = load_recipe(tmp_path/file)
-        assert cost_lines(recipe) == [] and 'Expected: BLEU 27.3' in described(recipe)
+        found = described(load_recipe(tmp_path/file))
+        assert 'Expected: BLEU 27.3' in found and found.endswith('Time there: 12 hours on 8 P100')
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from inspect import Parameter, formatannotation
 from itertools import groupby
 
 import nbdev.showdoc
-from fastcore.docments import DocmentTbl, DocmentText, docments
+from fastcore.docments import DocmentTbl, DocmentText, ann_parts, docments
 from fastcore.nbio import mk_cell
 from nbdev.config import get_config
 from nbdev.doclinks import NbdevLookup, _lineno
@@ -38,7 +38,7 @@ def documented(
     params.pop("self", None)
     for p in params.values():
         guessed = p.anno is type(None)  # what fastcore makes of an unannotated `x=None`
-        p.anno = empty if guessed else short_type(p.anno)
+        p.anno = empty if guessed else short_type(ann_parts(p.anno)[0])
         p.docment = empty if p.docment is None else p.docment
     return params
 

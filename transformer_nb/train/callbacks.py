@@ -194,9 +194,13 @@ def validate(
     "The model on the validation split, without dropout; the same numbers in all processes."
     if not trainer.val: return {}
     trainer.model.eval()
-    try: nll, quality = _val_loss(trainer), _quality(trainer)
+    try:
+        nll = _val_loss(trainer)
+        found = {'val_loss': round(nll, 4), 'perplexity': round(exp(min(nll, 700)), 3)}
+        if trainer.score:
+            model = whole_model(trainer)  # by all together
+            if trainer.is_main_process: found['score'] = trainer.score(model)
     finally: trainer.model.train()
-    found = {'val_loss': round(nll, 4), 'perplexity': round(exp(min(nll, 700)), 3)} | quality
     return trainer.world.broadcast_from_rank0(lambda: found)
 
 def _val_loss(trainer):
@@ -221,11 +225,6 @@ def whole_model(
     with torch.random.fork_rng([]): model = type(trainer.model)(trainer.model.cfg)
     model.load_state_dict(weights)
     return model.to(trainer.device).eval()
-
-def _quality(trainer):
-    if not trainer.score: return {}
-    model = whole_model(trainer)
-    return {'score': trainer.score(model)} if trainer.is_main_process else {}
 
 class Validation(Callback):
     "Measures the model on the validation split at each regular checkpoint."

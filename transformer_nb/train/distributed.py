@@ -9,7 +9,6 @@ __all__ = ['DistributedContext', 'parallel', 'sync', 'lost_process']
 
 # %% ../../nbs/train/02_distributed.ipynb #cb3c31f9
 import os
-import re
 from datetime import timedelta
 from typing import Any
 
@@ -107,9 +106,8 @@ def lost_process(
     error:BaseException # What was raised in training
 ) -> bool:              # True: the connection to another process is gone; False: something is wrong here
     "Does an error come from the exchange between processes?"
-    if not isinstance(error, RuntimeError): return False
-    network, store, backend = (getattr(dist, f'Dist{kind}Error', ()) for kind in ('Network', 'Store', 'Backend'))
-    if isinstance(error, (network, store)): return True
+    if isinstance(error, (dist.DistNetworkError, dist.DistStoreError)): return True
     # gloo's connections are these files of its source; all errors of NCCL, also those of this process, are of one class
-    of_connections = re.search(r'gloo[/\\]transport[/\\]', str(error)) or isinstance(error, backend)
-    return bool(of_connections) and any(end in str(error).lower() for end in _ENDS)
+    of_gloo = isinstance(error, RuntimeError) and 'gloo/transport/' in str(error).replace('\\', '/')
+    may_be = of_gloo or isinstance(error, dist.DistBackendError)
+    return may_be and any(end in str(error).lower() for end in _ENDS)

@@ -665,11 +665,11 @@ class OtherSeed(Value):
                    d='the initial weights and dropout')
     hints = ("Where does this `seed` go? Look at `new_trainer` and at `new_model`: which of them has it?",)
     right = 'b'
-    solution = """b: `seed` is a setting of the run. `Batches` makes the order with it, and `_micro_step` what dropout
+    solution = """b: `seed` is a setting of the run. `Batches` makes the order with it, and `_accumulate` what dropout
     draws. The initial weights come from `seed_everything(0)` in `new_model`, before there are any settings; so
     they stay. The command `tnb-train` takes its `--seed` for all three."""
     wrong = {'a': ('weights-too', "the model is made after `seed_everything(0)`, whatever the settings say"),
-             'c': ('no-dropout', "`_micro_step` seeds torch's random numbers by the settings' seed, the step and the "
+             'c': ('no-dropout', "`_accumulate` seeds torch's random numbers by the settings' seed, the step and the "
                                  "place; so dropout draws other zeros"),
              'd': ('weights-not-order', "it is the other way round: the weights are drawn after `seed_everything(0)`, "
                                         "and `Batches` is given the seed")}
