@@ -18,34 +18,24 @@ import numpy as np
 from ..core import InputError
 from .batching import PairSource, encode_pairs, fitting
 from .corpora import Corpus, Split
-from .shards import load_data
+from .shards import JoinedPairs, load_data
 
 # %% ../../nbs/data/04_sampling.ipynb #smplmixc
-class Mixture(PairSource):
+class Mixture(JoinedPairs):
     "Several corpora as one; the weight of each says how often an epoch has its pairs."
     def __init__(self,
         parts,  # Corpora, each a corpora.Split, a PairSource (such as data.shards.Shards), or a list of pairs
         weights # A number above 0 for each: 1 each pair once an epoch, 2 twice, .5 in every second one
     ):
-        self.parts, self.weights = list(parts), [float(w) for w in weights]
+        super().__init__(parts)
+        self.weights = [float(w) for w in weights]
         if len(self.parts) != len(self.weights) or not all(0 < w < np.inf for w in self.weights):
             raise InputError(f"weights {self.weights} of {len(self.parts)} corpora: give each a number above 0")
-        self.starts = np.cumsum([0, *map(len, self.parts)])
         self.epochs_alike = all(w.is_integer() for w in self.weights)
         self.cuts_alike = all(getattr(part, 'cuts_alike', True) for part in self.parts)
         self.digest = ','.join(filter(None, (getattr(part, 'digest', None) for part in self.parts))) or None
 
-    def __len__(self): return int(self.starts[-1])
     def __iter__(self): return chain.from_iterable(self.parts)
-
-    def __getitem__(self,
-        i:int # Number of a pair, through all parts
-    ): # (source, target)
-        k = int(np.searchsorted(self.starts, range(len(self))[i], 'right')) - 1
-        return self.parts[k][range(len(self))[i] - int(self.starts[k])]
-
-    @property
-    def lengths(self): return np.concatenate([part.lengths for part in self.parts])  # tokens of each side, (pairs, 2)
 
     def drawn(self,
         seed:int,     # Of the stream
