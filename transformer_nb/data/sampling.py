@@ -30,7 +30,7 @@ class Mixture(JoinedPairs):
         super().__init__(parts)
         self.weights = [float(w) for w in weights]
         if len(self.parts) != len(self.weights) or not all(0 < w < np.inf for w in self.weights):
-            raise InputError(f"weights {self.weights} of {len(self.parts)} corpora: give each a number above 0")
+            raise InputError(f"weights {self.weights} of {len(self.parts)} corpora: give each a weight above 0, or leave the corpus out")
         self.epochs_alike = all(w.is_integer() for w in self.weights)
         self.cuts_alike = all(getattr(part, 'cuts_alike', True) for part in self.parts)
         self.digest = ','.join(filter(None, (getattr(part, 'digest', None) for part in self.parts))) or None
@@ -117,28 +117,23 @@ def as_ids(
         return Mixture([as_ids(part, name, tokenizer, cfg, bpe_dropout) for part in pairs.parts], pairs.weights)
     if not isinstance(pairs[0][0], str):
         if bpe_dropout: raise InputError(f"{name} holds ids, and BPE dropout cuts texts: give the text, or do without")
-        _check_made_by(tokenizer, pairs, name)
+        theirs = getattr(pairs, 'tokenizer', None)
+        if tokenizer and theirs and theirs.model != tokenizer.model:
+            raise InputError(f"{name}: the shards are of another vocabulary than the model; give the text instead")
         return fitting(pairs, cfg, name)
     if not tokenizer: raise InputError(f"{name} holds texts: give the tokenizer that turns them into ids")
     split = pairs if isinstance(pairs, Split) else Split(pairs, f'{name} source', f'{name} target')
     if bpe_dropout: return ResampledPairs(tokenizer, split, cfg.max_len, bpe_dropout)
     return encode_pairs(tokenizer, split, cfg.max_len)
 
-def _check_made_by(tokenizer, pairs, name):
-    "Raises `InputError` for shards of another vocabulary than the run's."
-    theirs = getattr(pairs, 'tokenizer', None)
-    if not (tokenizer and theirs) or theirs.model == tokenizer.model: return
-    raise InputError(f"{name}: the shards are of another vocabulary than the model; give the text instead")
-
 # %% ../../nbs/data/04_sampling.ipynb #smplcmdc
 def weighted(
     name:str # What `--data` names, perhaps with a weight: 'web', 'web=0.5'
 ) -> tuple[str, float]: # Corpus and weight
-    "A corpus and how often it is wanted; `InputError` for a weight that is not above 0."
+    "A corpus and how often it is wanted."
     found = re.fullmatch(r'(.+)=(\d+\.?\d*|\.\d+)', name)
     if not found or Path(name).exists(): return name, 1.
-    if float(found[2]) > 0: return found[1], float(found[2])
-    raise InputError(f"--data {name}: give a weight above 0, or leave the corpus out")
+    return found[1], float(found[2])
 
 def load_mixture(
     data:str|list,          # What `load_data` takes, or a list of it, each perhaps with a weight: ['news', 'web=0.5']
