@@ -135,9 +135,8 @@ def _read(path, keep=(), verified=False):
 def _manifest(path):
     "What manifest.json says of each file; `InputError` for another format, or for files that a checkpoint has not."
     file = path/MANIFEST
-    there = file.exists()
-    manifest = read_json(file if there else path/'config.json', AGAIN)
-    if not there and 'format' not in manifest: raise InputError(f"{file}: missing; {AGAIN}")
+    former = {} if file.exists() else read_json(path/'config.json', AGAIN)  # where format 1 said that it was one
+    manifest = former if 'format' in former else read_json(file, AGAIN)
     if manifest.get('format') != FORMAT:
         raise InputError(
             f"{path}: a checkpoint of format {manifest.get('format')}, and this version reads format {FORMAT}; "

@@ -61,10 +61,10 @@ class Mixture(JoinedPairs):
         epoch:int   # Number of the epoch, from 0
     ) -> list:      # (source ids, target ids) of each
         "Pairs of one batch, as each part gives them."
-        places, found = np.searchsorted(self.starts, batch, 'right') - 1, {}
-        for k in set(places.tolist()):
-            mine = [i for i, place in zip(batch, places) if place == k]
-            found |= zip(mine, self.parts[k].take([i - int(self.starts[k]) for i in mine], seed, epoch))
+        found, starts = {}, self.starts.tolist()
+        for part, start, end in zip(self.parts, starts, starts[1:]):
+            mine = [i for i in batch if start <= i < end]
+            if mine: found |= zip(mine, part.take([i - start for i in mine], seed, epoch))
         return [found[i] for i in batch]
 
 # %% ../../nbs/data/04_sampling.ipynb #smplbpec

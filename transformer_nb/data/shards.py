@@ -93,12 +93,6 @@ def _note(folder, done):
     "Write into the journal what is done."
     atomic_write(folder/JOURNAL, to_json(done))
 
-def _noted(folder):
-    "What is done, as the manifest or the journal says it; None where nothing was begun."
-    for name in (MANIFEST, JOURNAL):
-        if (folder/name).exists(): return read_manifest(folder, name)
-    return None
-
 # %% ../../nbs/data/03_shards.ipynb #10a54b72
 def read_manifest(
     folder:str|Path,  # A directory of shards
@@ -249,16 +243,11 @@ def prepare(
     "Text to shards; started again with the same settings it goes on, or repairs. `InputError` for what is wrong."
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to train on")
-    plan = dict(src=src, tgt=tgt, vocab_size=vocab_size, sample=sample, max_len=max_len, seed=seed)
-    marks = {name: _marks(pair) for name, pair in files.items()}
-    plan |= {'drop_empty': drop_empty, 'per_shard': PER_SHARD, 'files': marks}
+    plan = dict(src=src, tgt=tgt, vocab_size=vocab_size, sample=sample, max_len=max_len, seed=seed,
+        drop_empty=drop_empty, per_shard=PER_SHARD, files={name: _marks(pair) for name, pair in files.items()})
     folder, train = Path(out), files.pop('train')
     with _alone(folder):
-        done = _noted(folder)
-        if done: _check_plan(folder, done['plan'], plan)
-        else:
-            done = {'format': FORMAT, 'plan': plan, 'shards': []}
-            _note(folder, done)
+        done = _begun(folder, plan)
         tokenizer = _tokenizer(folder, train, plan, done)
         _make_shards(folder, train, plan, done, tokenizer, workers or cores_for(train))
         manifest = done | {'texts': _copy_texts(folder, files, plan), 'vocab_size': tokenizer.vocab_size}
@@ -271,12 +260,20 @@ def _marks(files):
     "By which a file is known again: name, bytes and time of its last change."
     return [[Path(f).name, os.stat(f).st_size, os.stat(f).st_mtime_ns] for f in files]
 
-def _check_plan(folder, theirs, ours):
-    for name, value in ours.items():
-        if theirs.get(name) == value: continue
-        what = f'{name} {theirs.get(name)!r}, not {value!r}' if name != 'files' else 'or the text was changed since'
-        raise InputError(f"{folder}: was begun with other settings ({what}); give those again, "
-            "or choose another directory")
+def _begun(folder, plan):
+    "What is done, as the manifest or the journal says it; `InputError` where it was begun with another plan."
+    for file in (folder/MANIFEST, folder/JOURNAL):
+        if not file.exists(): continue
+        done = read_manifest(folder, file.name)
+        for name, value in plan.items():
+            theirs = done['plan'].get(name)
+            if theirs == value: continue
+            what = f'{name} {theirs!r}, not {value!r}' if name != 'files' else 'or the text was changed since'
+            raise InputError(f"{folder}: was begun with other settings ({what}); give those again, "
+                "or choose another directory")
+        return done
+    _note(folder, {'format': FORMAT, 'plan': plan, 'shards': []})
+    return read_manifest(folder, JOURNAL)
 
 # %% ../../nbs/data/03_shards.ipynb #shjoined
 class JoinedPairs(PairSource):

@@ -117,8 +117,6 @@ class Tokenizer(TokenizerLike):
         with reading_errors_as(path, 'copy it again from the training run', why, RuntimeError):
             return cls(Path(path).read_bytes())
 
-    def __reduce__(self): return type(self), (self.model,)  # pickled and copied by its bytes
-
 SEEDING = Lock()  # SentencePiece has one seed for the process
 
 def _resampled(sp, texts, p, seed, out_type:type=int):
@@ -249,8 +247,6 @@ class Vocabulary:
         known = f"one of {', '.join(self.tags)}" if self.tags else 'nothing'
         raise InputError(f"{found[0]}: the model knows no such language; write {known} in front of the sentence")
 
-    def __reduce__(self): return type(self), (self.model, self.ids, self.vocab_size)
-
 # %% ../../nbs/09_tokenizer.ipynb #c9two4
 class TwoVocabularies:
     "A tokenizer with a vocabulary for each language; `save` writes both into one file."
@@ -265,8 +261,6 @@ class TwoVocabularies:
         sides = {name: [b64encode(side.model).decode(), side.ids, side.vocab_size]
             for name, side in (('source', source), ('target', target))}
         self.model = json.dumps(sides | {'bos_id': bos_id}).encode()  # both vocabularies as one text
-
-    def __reduce__(self): return read_tokenizer, (self.model,)
 
     def save(self,
         path:str|Path # File to write
