@@ -30,7 +30,8 @@ class Mixture(JoinedPairs):
         super().__init__(parts)
         self.weights = [float(w) for w in weights]
         if len(self.parts) != len(self.weights) or not all(0 < w < np.inf for w in self.weights):
-            raise InputError(f"weights {self.weights} of {len(self.parts)} corpora: give each a weight above 0, or leave the corpus out")
+            raise InputError(f"weights {self.weights} of {len(self.parts)} corpora: give each a weight above 0, "
+                "or leave the corpus out")
         self.epochs_alike = all(w.is_integer() for w in self.weights)
         self.cuts_alike = all(getattr(part, 'cuts_alike', True) for part in self.parts)
         self.digest = ','.join(filter(None, (getattr(part, 'digest', None) for part in self.parts))) or None

@@ -333,7 +333,7 @@ def load_data(
     drop_empty:bool=False,  # Leave out pairs with an empty side instead of refusing them?
     max_len:int|None=None   # Longest sequence of the model, in tokens: shards are compared with it here
 ) -> Corpus:                # 'train' of shards is `Shards`, their other splits are text
-    "Whatever `--data` names, as a corpus; `InputError` for missing or damaged shards, or a pair too long for the model."
+    "Whatever `--data` names, as a corpus; `InputError` for missing or damaged shards, and for pairs that are too long."
     if not (Path(data, MANIFEST).exists() or Path(data, JOURNAL).exists()):
         return load_corpus(data, src, tgt, n_train, drop_empty)
     shards = Shards(data)
