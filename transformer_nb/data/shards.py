@@ -169,8 +169,9 @@ def cores_for(
     files # What is to be read
 ) -> int: # Processes
     "This one for files of some megabytes, where starting others takes longer than the work; else one for each core."
-    small = sum(os.path.getsize(file) for file in files) < 2e7
-    return 1 if small else len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
+    if sum(os.path.getsize(file) for file in files) < 2e7: return 1
+    if hasattr(os, 'sched_getaffinity'): return len(os.sched_getaffinity(0))  # those that this process may use
+    return os.cpu_count() or 1
 
 # %% ../../nbs/data/03_shards.ipynb #20ddc4f6
 def _full_pairs(files, plan):
