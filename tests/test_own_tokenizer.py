@@ -1,11 +1,17 @@
 "A tokenizer of one's own: what the library asks of it, and that a run with it is trained, saved, resumed and loaded."
+import json
+import shutil
+import sys
+
 import pytest
 import torch
 from conftest import few_pairs
 
 from transformer_nb import Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, checkpoints
 from transformer_nb.core import InputError
+from transformer_nb.data import tokenizer as tokenizers
 from transformer_nb.data.tokenizer import TokenizerLike, TwoVocabularies, Vocabulary, read_tokenizer, train_tokenizer
+from transformer_nb.files import write_manifest
 
 PAIRS = few_pairs(40)
 TEXTS = [side for pair in PAIRS for side in pair]
@@ -60,6 +66,41 @@ def test_without_it_one_line_says_so(run):
     for load in (checkpoints.load, Translator.from_pretrained):
         with pytest.raises(InputError, match=r'tokenizer\.model: .*tokenizer of your own.*tokenizer=') as e: load(out)
         assert '\n' not in str(e.value)
+
+
+def test_a_registered_class_is_loaded_by_its_name(run, monkeypatch):
+    "Not before the program has registered it: until then the message says which import is missing."
+    tokenizer, out = run
+    kind = type(tokenizer)
+    name = f'{kind.__module__}:{kind.__name__}'
+    assert json.loads((checkpoints.find(out)/'config.json').read_text())['tokenizer'] == name
+    with pytest.raises(InputError, match=f'of a tokenizer of your own, {name}: import {kind.__module__}, where'):
+        checkpoints.load(out)
+    monkeypatch.setattr(tokenizers, 'TOKENIZERS', {})
+    tokenizers.register_tokenizer(kind, lambda data: kind(ALPHABET))
+    assert type(checkpoints.load(out).tokenizer) is kind
+    translator = Translator.from_pretrained(out, device='cpu')
+    assert translator.tokenizer.encode(TEXTS[:2]) == tokenizer.encode(TEXTS[:2])
+
+
+def test_a_name_in_a_folder_imports_nothing(run, tmp_path):
+    tokenizer, out = run
+    folder = tmp_path/'model'
+    shutil.copytree(checkpoints.find(out), folder)
+    cfg = json.loads((folder/'config.json').read_text())
+    for name in ('antigravity:fly', 'os:system', ['os'], 3, None):
+        (folder/'config.json').write_text(json.dumps(cfg | {'tokenizer': name}))
+        write_manifest(folder, checkpoints.FORMAT)
+        with pytest.raises(InputError, match='tokenizer of your own'): checkpoints.load(folder)
+    assert 'antigravity' not in sys.modules
+    assert checkpoints.load(folder, tokenizer=tokenizer).tokenizer is tokenizer
+
+
+def test_the_librarys_own_have_no_name(tmp_path):
+    "So that older versions read them."
+    pieces = train_tokenizer(TEXTS, 200)
+    checkpoints.save(tmp_path/'model', Transformer(TransformerConfig(200, 1, 16, 32, 2)), pieces)
+    assert 'tokenizer' not in json.loads((tmp_path/'model'/'config.json').read_text())
 
 
 def test_another_tokenizer_is_refused(run, tmp_path):

@@ -11,7 +11,7 @@ __all__ = ['FORMAT', 'FILES', 'AGAIN', 'Checkpoint', 'save', 'snapshot', 'whole_
 
 # %% ../nbs/13_checkpoints.ipynb #4ed80f45
 import warnings
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from importlib import resources
 from itertools import zip_longest
 from pathlib import Path
@@ -22,7 +22,7 @@ from safetensors.torch import load as tensors_from, save_file
 
 from .config import PerHead, TransformerConfig
 from .core import DiskError, InputError, default_device
-from .data.tokenizer import TokenizerLike, check_tokenizer, read_tokenizer
+from .data.tokenizer import TokenizerLike, check_tokenizer, class_name, read_tokenizer
 from .files import (
     MANIFEST, atomic_folder, check_file, check_free, read_json, reading_errors_as, resolve, to_json, write_manifest)
 from .transformer import Transformer
@@ -71,6 +71,7 @@ def snapshot(
     check_tokenizer(tokenizer, model.cfg)
     # d_k and d_v that were worked out as d_model/h are written as null: the reader works them out again
     given = {name: None if isinstance(value, PerHead) else value for name, value in asdict(model.cfg).items()}
+    if tokenizer and class_name(type(tokenizer)): given['tokenizer'] = class_name(type(tokenizer))
     files = {'config.json': to_json(given), 'model.safetensors': whole_tensors(model.state_dict(), keep, copy)}
     if optimizer: files['optimizer.safetensors'] = whole_tensors(_state(optimizer), keep, copy)
     if tokenizer: files['tokenizer.model'] = tokenizer
@@ -134,9 +135,8 @@ def _read(path, keep=(), verified=False):
 def _manifest(path):
     "What manifest.json says of each file; `InputError` for another format, or for files that a checkpoint has not."
     file = path/MANIFEST
-    there = file.exists()
-    manifest = read_json(file if there else path/'config.json', AGAIN)
-    if not there and 'format' not in manifest: raise InputError(f"{file}: missing; {AGAIN}")
+    former = {} if file.exists() else read_json(path/'config.json', AGAIN)  # where format 1 said that it was one
+    manifest = former if 'format' in former else read_json(file, AGAIN)
     if manifest.get('format') != FORMAT:
         raise InputError(
             f"{path}: a checkpoint of format {manifest.get('format')}, and this version reads format {FORMAT}; "
@@ -223,14 +223,13 @@ def load(
     path:str|Path,                 # A checkpoint directory, a run that holds some, or 'demo', our small model
     device:str|torch.device='cpu', # torch device
     verified:bool=False,           # Has this process just verified this directory? Then no file is hashed again
-    tokenizer=None                 # The one it was saved with, if that is of your own class (tokenizer.TokenizerLike)
+    tokenizer=None                 # The one it was saved with, if that is of a class that is not registered
 ) -> Checkpoint:
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
     place, data = _open(path, FILES[:4], verified)  # the optimizer's state is checked, but not kept
     model, file = _model(place, data).to(device), place/'tokenizer.model'
-    why = 'no SentencePiece model; was it saved with a tokenizer of your own? Then give that one, tokenizer=…'
-    with reading_errors_as(file, AGAIN, why, RuntimeError, ValueError, KeyError, TypeError):
-        found = read_tokenizer(data[file.name], tokenizer) if file.name in data else None
+    name = str(read_json(place/'config.json', AGAIN, data['config.json']).get('tokenizer', ''))
+    found = read_tokenizer(data[file.name], file, name, tokenizer) if file.name in data else None
     if tokenizer is not None: _check_vocabulary(place, found, tokenizer, 'give the one that it was saved with')
     training = read_json(place/'training.json', AGAIN, data.get('training.json', b'{}'))
     return Checkpoint(model, found, training, place)
@@ -260,6 +259,7 @@ def _model(path, data):
 def _blank(file, data):
     "The model that a config.json describes, without memory for its weights."
     cfg = read_json(file, AGAIN, data)
+    cfg.pop('tokenizer', None)  # the name of a class
     if 'banned' in cfg: cfg['suppress_tokens'] = cfg.pop('banned')  # as it was called once
     if unknown := sorted(cfg.keys() - {f.name for f in fields(TransformerConfig)}):
         raise InputError(f"{file}: unknown field {unknown[0]!r}; use the version of transformer_nb that wrote it")
@@ -332,4 +332,4 @@ def average(
     last.model.load_state_dict({k: v/len(paths) for k, v in total.items()})
     training = last.training | {'averaged': [Path(p).name for p in paths]}
     save(out, last.model, last.tokenizer, training)
-    return Checkpoint(last.model, last.tokenizer, training, Path(out))
+    return replace(last, training=training, path=Path(out))

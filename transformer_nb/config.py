@@ -9,7 +9,7 @@ __all__ = ['KINDS', 'PRESETS', 'PerHead', 'per_head', 'check_even', 'Transformer
            'check_length', 'look_up', 'count_real', 'check_pairs', 'check_source', 'check_inputs']
 
 # %% ../nbs/config.ipynb #cfgimp
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
@@ -21,29 +21,27 @@ from .core import InputError
 KINDS = {'positions': ('sinusoid', 'learned'), 'norm': ('post', 'pre'), 'activation': ('relu', 'silu', 'gelu'),
          'tie': ('all', 'output', 'input', 'none'), 'bias': (True, False), 'softmax_bias': (True, False)}
 
-def _check_whole(name, value, least):
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least: return
-    raise InputError(f"{name} must be a whole number, {least} or more, not {value!r}")
+def _check_field(field, value):
+    "Raises `InputError` for a value that no model can have in this field: one of `KINDS`, a share, a whole number."
+    kinds, is_number = KINDS.get(field.name), isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kinds:
+        fits, wanted = value in kinds and type(value) is type(kinds[0]), ' or '.join(map(repr, kinds))
+    elif field.type is float:
+        fits, wanted = is_number and 0 <= value < 1, 'a number from 0 up to, but not including, 1'
+    else:
+        least = 0 if field.name.endswith('_id') else 1
+        fits, wanted = is_number and isinstance(value, int) and value >= least, f'a whole number, {least} or more'
+    if not fits: raise InputError(f"{field.name} must be {wanted}, not {value!r}")
 
-def _check_share(name, value):
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1: return
-    raise InputError(f"{name} must be a number from 0 up to, but not including, 1, not {value!r}")
-
-def _check_special_ids(cfg):
+def _check_together(cfg):
+    "Raises `InputError` for values that do not go together."
     special = cfg.pad_id, cfg.bos_id, cfg.eos_id
-    for name, i in zip(('pad_id', 'bos_id', 'eos_id'), special): _check_whole(name, i, 0)
     if max(special) >= cfg.vocab_size or len(set(special)) < 3:
         raise InputError(f"pad_id, bos_id and eos_id must be three different ids below vocab_size {cfg.vocab_size}, "
                          f"not {special}")
     if not all(0 <= i < cfg.vocab_size and i != cfg.eos_id for i in cfg.suppress_tokens):
         raise InputError(f"suppress_tokens must hold ids below vocab_size {cfg.vocab_size}, without eos_id, "
                          f"not {cfg.suppress_tokens}")
-
-def _check_kinds(cfg):
-    for name, kinds in KINDS.items():
-        value = getattr(cfg, name)
-        if (type(value), value) not in [(type(kind), kind) for kind in kinds]:  # 1 is not True
-            raise InputError(f"{name} must be {' or '.join(map(repr, kinds))}, not {value!r}")
     if cfg.positions == 'sinusoid': check_even(cfg.d_model)
     if cfg.tie in ('all', 'input') and cfg.src_vocab_size not in (None, cfg.vocab_size):
         raise InputError(f"src_vocab_size {cfg.src_vocab_size} needs a matrix of its own: give tie='output' or 'none'")
@@ -96,18 +94,16 @@ class TransformerConfig:
 
     def __post_init__(self):
         "Raises `InputError` for a value that no model can have; works out the widths of a head."
-        for name in ('vocab_size', 'N', 'd_model', 'd_ff', 'h', 'max_len'): _check_whole(name, getattr(self, name), 1)
+        object.__setattr__(self, 'suppress_tokens', tuple(self.suppress_tokens))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            may_be_missing = value is None and field.default is None
+            if field.name != 'suppress_tokens' and not may_be_missing: _check_field(field, value)
         for name in ('d_k', 'd_v'):
             given = getattr(self, name)
             if given is None or isinstance(given, PerHead):
                 object.__setattr__(self, name, per_head(self.d_model, self.h))
-            _check_whole(name, getattr(self, name), 1)
-        for name in ('N_decoder', 'src_vocab_size'):
-            if getattr(self, name) is not None: _check_whole(name, getattr(self, name), 1)
-        for name in ('dropout', 'label_smoothing'): _check_share(name, getattr(self, name))
-        object.__setattr__(self, 'suppress_tokens', tuple(self.suppress_tokens))
-        _check_special_ids(self)
-        _check_kinds(self)
+        _check_together(self)
 
     @property
     def never_written(self) -> list: # Ids
@@ -171,12 +167,11 @@ def look_up(
 ) -> Tensor:      # Shape (b, n, d_model)
     "The rows of these tokens; raises `InputError` for an id outside the vocabulary."
     try: return F.embedding(ids, matrix)
-    except IndexError: raise InputError(_out_of_range(ids, len(matrix))) from None
-
-def _out_of_range(ids, V):
-    bad = ids[(ids < 0) | (ids >= V)][0].item()
-    return (f"token id {bad} is outside the vocabulary of {V} (0 to {V - 1}): "
-            "use the tokenizer that the model was trained with")
+    except IndexError:
+        V = len(matrix)
+        bad = ids[(ids < 0) | (ids >= V)][0].item()
+        raise InputError(f"token id {bad} is outside the vocabulary of {V} (0 to {V - 1}): "
+            "use the tokenizer that the model was trained with") from None
 
 # %% ../nbs/config.ipynb #cfgtabs
 def _behind(real): return real[:, 1:] > real[:, :-1]  # a real token right behind padding

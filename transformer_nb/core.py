@@ -48,11 +48,9 @@ def profile(
     file, sections = found
     if name not in sections: raise InputError(f"{file}: no profile [{name}]; it has {', '.join(sections.sections())}")
     section = sections[name]
-    said = [f for f in fields(Profile) if f.name in section]
-    try:
-        given:dict = {f.name: type(f.default)(section[f.name]) for f in said}
-        return Profile(name, **given)
+    try: said:dict = {f.name: type(f.default)(section[f.name]) for f in fields(Profile) if f.name in section}
     except ValueError as e: raise InputError(f"{file}: [{name}] {e}") from None
+    return Profile(name, **said)
 
 def _settings(names):
     "The nearest settings.ini with one of these sections, and what it says; None without. Broken ones are passed over."

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformer_nb import Tokenizer, Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, preset
 from transformer_nb.attention import additive_attention, attention, causal_mask, padding_mask
 from transformer_nb.checkpoints import average, load, save
+from transformer_nb.data.tokenizer import TokenizerLike, register_tokenizer
 from transformer_nb.decode.search import beam_search
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.positional_encoding import sinusoids
@@ -80,3 +81,17 @@ def a_run(pairs: list[tuple[list[int], list[int]]], tokenizer: Tokenizer, out: P
     average([out / "step-0000050", out / "step-0000100"], out / "mean")
     save(out / "last", found.model, tokenizer)
     return found.model.to(torch.device("cpu"))
+
+
+class Letters(TokenizerLike):
+    pad_id, bos_id, eos_id, unk_id, vocab_size = 0, 1, 2, 3, 30
+
+    def __init__(self, model: bytes): self.model = model
+    def encode(self, texts: list) -> list: return [[3] for _ in texts]
+    def decode(self, ids: list) -> list: return ["" for _ in ids]
+    def pieces(self, ids: list) -> list: return ["" for _ in ids]
+
+
+def a_tokenizer_of_ones_own(path: Path):
+    register_tokenizer(Letters, Letters)
+    assert_type(load(path).tokenizer, TokenizerLike | None)

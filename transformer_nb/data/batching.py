@@ -180,15 +180,14 @@ def check_ids(
     for start in range(0, 2*len(pairs), 2**17):  # never a mask for all ids
         bounds = np.asarray(pairs.bounds[start:start + 2**17 + 1], np.int64)
         ids = pairs.ids[bounds[0]:bounds[-1]]
-        alike = sizes[0] == sizes[1]
-        most = sizes[0] if alike else np.repeat(np.resize(sizes, len(bounds) - 1), np.diff(bounds))
-        wrong = np.flatnonzero((ids < 0) | (ids >= most) | (ids == pad_id))
+        size_of_id = np.repeat(np.resize(sizes, len(bounds) - 1), np.diff(bounds))  # source, target, source, target …
+        wrong = np.flatnonzero((ids < 0) | (ids >= size_of_id) | (ids == pad_id))
         if not len(wrong): continue
-        i, row = ids[wrong[0]], start + np.searchsorted(bounds, bounds[0] + wrong[0], 'right') - 1
-        inside, size = 0 <= i < sizes[row % 2], sizes[row % 2]
-        why = 'padding, which belongs to no sentence: remove it' if inside else (
+        first, size = ids[wrong[0]], size_of_id[wrong[0]]
+        row = start + np.searchsorted(bounds, bounds[0] + wrong[0], 'right') - 1
+        why = 'padding, which belongs to no sentence: remove it' if 0 <= first < size else (
             f'not in the vocabulary of {size:,}: give ids of the tokenizer that the model was made for')
-        raise InputError(f"{place(row)}: id {i} is {why}")
+        raise InputError(f"{place(row)}: id {first} is {why}")
 
 # %% ../../nbs/10_batching.ipynb #983005de
 def check_lengths(

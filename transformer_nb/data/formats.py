@@ -19,15 +19,14 @@ from .corpora import folder_files, reading, stream_lines, unpacked_name
 
 # %% ../../nbs/data/01_formats.ipynb #94038abc
 def _two_texts(src_file, tgt_file):
-    sides = stream_lines(src_file), stream_lines(tgt_file)
-    for i, pair in enumerate(zip_longest(*sides)):
-        if None in pair:
-            n = [i, i]
-            longer = pair.index(None) ^ 1
-            n[longer] += 1 + sum(1 for _ in sides[longer])
-            raise InputError(f"{src_file}: {n[0]:,} lines, but {tgt_file} has {n[1]:,}: "
-                "line i of one must be the translation of line i of the other")
-        yield pair
+    n_src = n_tgt = 0
+    for src, tgt in zip_longest(stream_lines(src_file), stream_lines(tgt_file)):
+        n_src += src is not None
+        n_tgt += tgt is not None
+        if n_src == n_tgt: yield src, tgt
+    if n_src != n_tgt:
+        raise InputError(f"{src_file}: {n_src:,} lines, but {tgt_file} has {n_tgt:,}: "
+            "line i of one must be the translation of line i of the other")
 
 # %% ../../nbs/data/01_formats.ipynb #9fc71b94
 def _tsv(file, src, tgt):
@@ -97,10 +96,14 @@ def find_files(
     src:str,    # Source language: the ending of a file, or the name of a side
     tgt:str     # Target language
 ) -> dict:      # Name of each split to its files: two, or one that holds both sides
-    "Where the text is; raises `InputError` for a kind of file that is not known."
+    "Where the text is; raises `InputError` for files that are missing or of an unknown kind."
     data = str(data)
-    if ',' in data: return {'train': tuple(data.split(',', 1))}
-    if Path(unpacked_name(data)).suffix in READERS and not Path(data).is_dir(): return {'train': (data,)}
+    both_sides = Path(unpacked_name(data)).suffix in READERS and not Path(data).is_dir()
+    if both_sides or ',' in data:
+        files = tuple(data.split(',', 1))
+        for file in files:
+            if not Path(file).exists(): raise InputError(f"{file}: no such file; check the path")
+        return {'train': files}
     if Path(data).is_file():
         raise InputError(f"{data}: its other side is missing; give two files, comma between, a folder, "
             f"or a file in {', '.join(READERS)}")

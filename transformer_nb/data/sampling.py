@@ -18,34 +18,25 @@ import numpy as np
 from ..core import InputError
 from .batching import PairSource, encode_pairs, fitting
 from .corpora import Corpus, Split
-from .shards import load_data
+from .shards import JoinedPairs, load_data
 
 # %% ../../nbs/data/04_sampling.ipynb #smplmixc
-class Mixture(PairSource):
+class Mixture(JoinedPairs):
     "Several corpora as one; the weight of each says how often an epoch has its pairs."
     def __init__(self,
         parts,  # Corpora, each a corpora.Split, a PairSource (such as data.shards.Shards), or a list of pairs
         weights # A number above 0 for each: 1 each pair once an epoch, 2 twice, .5 in every second one
     ):
-        self.parts, self.weights = list(parts), [float(w) for w in weights]
+        super().__init__(parts)
+        self.weights = [float(w) for w in weights]
         if len(self.parts) != len(self.weights) or not all(0 < w < np.inf for w in self.weights):
-            raise InputError(f"weights {self.weights} of {len(self.parts)} corpora: give each a number above 0")
-        self.starts = np.cumsum([0, *map(len, self.parts)])
+            raise InputError(f"weights {self.weights} of {len(self.parts)} corpora: give each a weight above 0, "
+                "or leave the corpus out")
         self.epochs_alike = all(w.is_integer() for w in self.weights)
         self.cuts_alike = all(getattr(part, 'cuts_alike', True) for part in self.parts)
         self.digest = ','.join(filter(None, (getattr(part, 'digest', None) for part in self.parts))) or None
 
-    def __len__(self): return int(self.starts[-1])
     def __iter__(self): return chain.from_iterable(self.parts)
-
-    def __getitem__(self,
-        i:int # Number of a pair, through all parts
-    ): # (source, target)
-        k = int(np.searchsorted(self.starts, range(len(self))[i], 'right')) - 1
-        return self.parts[k][range(len(self))[i] - int(self.starts[k])]
-
-    @property
-    def lengths(self): return np.concatenate([part.lengths for part in self.parts])  # tokens of each side, (pairs, 2)
 
     def drawn(self,
         seed:int,     # Of the stream
@@ -71,10 +62,10 @@ class Mixture(PairSource):
         epoch:int   # Number of the epoch, from 0
     ) -> list:      # (source ids, target ids) of each
         "Pairs of one batch, as each part gives them."
-        places, found = np.searchsorted(self.starts, batch, 'right') - 1, {}
-        for k in set(places.tolist()):
-            mine = [i for i, place in zip(batch, places) if place == k]
-            found |= zip(mine, self.parts[k].take([i - int(self.starts[k]) for i in mine], seed, epoch))
+        found, starts = {}, self.starts.tolist()
+        for part, start, end in zip(self.parts, starts, starts[1:]):
+            mine = [i for i in batch if start <= i < end]
+            if mine: found |= zip(mine, part.take([i - start for i in mine], seed, epoch))
         return [found[i] for i in batch]
 
 # %% ../../nbs/data/04_sampling.ipynb #smplbpec
@@ -127,28 +118,23 @@ def as_ids(
         return Mixture([as_ids(part, name, tokenizer, cfg, bpe_dropout) for part in pairs.parts], pairs.weights)
     if not isinstance(pairs[0][0], str):
         if bpe_dropout: raise InputError(f"{name} holds ids, and BPE dropout cuts texts: give the text, or do without")
-        _check_made_by(tokenizer, pairs, name)
+        theirs = getattr(pairs, 'tokenizer', None)
+        if tokenizer and theirs and theirs.model != tokenizer.model:
+            raise InputError(f"{name}: the shards are of another vocabulary than the model; give the text instead")
         return fitting(pairs, cfg, name)
     if not tokenizer: raise InputError(f"{name} holds texts: give the tokenizer that turns them into ids")
     split = pairs if isinstance(pairs, Split) else Split(pairs, f'{name} source', f'{name} target')
     if bpe_dropout: return ResampledPairs(tokenizer, split, cfg.max_len, bpe_dropout)
     return encode_pairs(tokenizer, split, cfg.max_len)
 
-def _check_made_by(tokenizer, pairs, name):
-    "Raises `InputError` for shards of another vocabulary than the run's."
-    theirs = getattr(pairs, 'tokenizer', None)
-    if not (tokenizer and theirs) or theirs.model == tokenizer.model: return
-    raise InputError(f"{name}: the shards are of another vocabulary than the model; give the text instead")
-
 # %% ../../nbs/data/04_sampling.ipynb #smplcmdc
 def weighted(
     name:str # What `--data` names, perhaps with a weight: 'web', 'web=0.5'
 ) -> tuple[str, float]: # Corpus and weight
-    "A corpus and how often it is wanted; `InputError` for a weight that is not above 0."
+    "A corpus and how often it is wanted."
     found = re.fullmatch(r'(.+)=(\d+\.?\d*|\.\d+)', name)
     if not found or Path(name).exists(): return name, 1.
-    if float(found[2]) > 0: return found[1], float(found[2])
-    raise InputError(f"--data {name}: give a weight above 0, or leave the corpus out")
+    return found[1], float(found[2])
 
 def load_mixture(
     data:str|list,          # What `load_data` takes, or a list of it, each perhaps with a weight: ['news', 'web=0.5']

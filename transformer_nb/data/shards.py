@@ -6,11 +6,10 @@ Docs: https://transformer-nb.github.io/transformer_nb/data/shards.html.md"""
 
 # %% auto #0
 __all__ = ['PER_SHARD', 'FORMAT', 'MANIFEST', 'JOURNAL', 'VOCABULARY', 'AGAIN', 'write_shard', 'map_file', 'read_shard',
-           'reservoir', 'read_manifest', 'in_order', 'cores_for', 'prepare', 'Shards', 'load_shards', 'load_data']
+           'reservoir', 'read_manifest', 'in_order', 'cores_for', 'prepare', 'JoinedPairs', 'Shards', 'load_data']
 
 # %% ../../nbs/data/03_shards.ipynb #32c8b659
 import hashlib
-import json
 import mmap
 import os
 import signal
@@ -18,13 +17,14 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from itertools import islice, starmap
+from itertools import starmap
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from random import Random
 from threading import Thread
 
 import numpy as np
+from fastcore.basics import chunked
 from tqdm import tqdm
 
 from ..core import DiskError, InputError, ProcessLost, give_back_memory
@@ -86,37 +86,21 @@ def reservoir(
 
 # %% ../../nbs/data/03_shards.ipynb #2e416c3f
 FORMAT = 1  # Version of the directory's layout
-MANIFEST, JOURNAL, VOCABULARY = 'shards.json', 'journal.jsonl', 'tokenizer.model'
+MANIFEST, JOURNAL, VOCABULARY = 'shards.json', 'journal.json', 'tokenizer.model'
 AGAIN = 'give the command tnb-data prepare again: it makes this file anew'
 
-def _note(folder, entry):
-    "One more line of the journal, onto the disk."
-    with open(folder/JOURNAL, 'a', encoding='utf-8') as journal:
-        journal.write(json.dumps(entry) + '\n')
-        journal.flush()
-        os.fsync(journal.fileno())
-
-def _noted(folder):
-    "What is done, as a manifest says it; None where nothing was begun."
-    if (folder/MANIFEST).exists():
-        manifest = read_manifest(folder)
-        return manifest | {'shards': {entry['shard']: entry for entry in manifest['shards']}}
-    if not (folder/JOURNAL).exists(): return None
-    done = {}
-    for line in (folder/JOURNAL).read_text(encoding='utf-8').splitlines():
-        try: entry = json.loads(line)
-        except ValueError: continue  # cut off
-        if 'shard' in entry: done['shards'][entry['shard']] = entry
-        else: done |= entry | {'shards': {}}  # a new vocabulary makes new shards
-    return done
+def _note(folder, done):
+    "Write into the journal what is done."
+    atomic_write(folder/JOURNAL, to_json(done))
 
 # %% ../../nbs/data/03_shards.ipynb #10a54b72
 def read_manifest(
-    folder:str|Path # A directory of shards
+    folder:str|Path,  # A directory of shards
+    name:str=MANIFEST # Or the journal, in one that is not complete
 ) -> dict:
     "What `prepare` wrote last; raises `InputError` where it is missing or broken."
-    remedy = 'give the command tnb-data prepare again (remove this file, if it is broken): whole shards stay'
-    manifest = read_json(Path(folder)/MANIFEST, remedy)
+    remedy = 'give the command tnb-data prepare again (into a new directory, where this file is broken)'
+    manifest = read_json(Path(folder)/name, remedy)
     if manifest.get('format') == FORMAT: return manifest
     raise InputError(f"{folder}: shards of format {manifest.get('format')}, and this version reads {FORMAT}; "
         "prepare again into another directory")
@@ -125,14 +109,12 @@ def read_manifest(
 @contextmanager
 def _alone(folder):
     "In this block the directory is ours; `InputError` for what is in the way, `DiskError` if it cannot be written."
-    own = {MANIFEST, JOURNAL}
     remedy = 'make room, and give the same command again: it goes on, and loses nothing that is done'
     with writing_errors_as(folder, remedy):
         folder.mkdir(parents=True, exist_ok=True)
-        there = os.listdir(folder)
-        others = [name for name in there if not name.endswith('.tmp')]
-        if others and not own & set(there):
-            raise InputError(f"{folder}: is there already and holds no shards ({others[0]} lies in it); "
+        there = [name for name in os.listdir(folder) if not name.endswith('.tmp')]
+        if there and MANIFEST not in there and JOURNAL not in there:
+            raise InputError(f"{folder}: is there already and holds no shards ({there[0]} lies in it); "
                 "choose another directory")
         with _locked(folder):
             for left in folder.glob('.*.tmp'): left.unlink()  # of a process that was killed
@@ -187,9 +169,9 @@ def cores_for(
     files # What is to be read
 ) -> int: # Processes
     "This one for files of some megabytes, where starting others takes longer than the work; else one for each core."
-    try: small = sum(os.stat(file).st_size for file in files) < 2e7
-    except OSError as e: raise InputError(f"{e.filename}: cannot be read ({e.strerror}); check the path") from None
-    return 1 if small else len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
+    if sum(os.path.getsize(file) for file in files) < 2e7: return 1
+    if hasattr(os, 'sched_getaffinity'): return len(os.sched_getaffinity(0))  # those that this process may use
+    return os.cpu_count() or 1
 
 # %% ../../nbs/data/03_shards.ipynb #20ddc4f6
 def _full_pairs(files, plan):
@@ -203,46 +185,38 @@ def _full_pairs(files, plan):
 
 # %% ../../nbs/data/03_shards.ipynb #9d19422e
 def _is_whole(folder, entry):
-    "Is a file as it was written?"
+    "Is a file as its entry says? (Without one it was not written.)"
+    if not entry: return False
     try: check_file(folder/entry['file'], entry, AGAIN)
     except (InputError, DiskError): return False
     return True
 
 def _tokenizer(folder, files, plan, done):
     "The vocabulary that is there, or a new one from a sample."
-    if 'vocabulary' in done and _is_whole(folder, done['vocabulary']):
-        return Tokenizer.from_file(folder/VOCABULARY)
+    if _is_whole(folder, done.get('vocabulary')): return Tokenizer.from_file(folder/VOCABULARY)
     sample = reservoir(_full_pairs(files, plan), plan['sample'], plan['seed'])
     if not sample: raise InputError(f"{files[0]}: no pair without an empty side; give a file with sentences")
     tokenizer = train_tokenizer((side for pair in sample for side in pair), plan['vocab_size'])
-    new = {'vocabulary': atomic_write(folder/VOCABULARY, tokenizer.model)}
-    done |= new | {'shards': {}}
-    _note(folder, new)
+    done |= {'vocabulary': atomic_write(folder/VOCABULARY, tokenizer.model), 'shards': []}
+    _note(folder, done)
     del sample
     give_back_memory()
     return tokenizer
 
 # %% ../../nbs/data/03_shards.ipynb #754aaac8
-def _blocks(pairs):
-    "The stream in lists of `PER_SHARD`."
-    while block := list(islice(pairs, PER_SHARD)): yield block
-
 def _make_shards(folder, files, plan, done, tokenizer, workers):
     "Write every shard that is not there."
-    there, all_of_them, todo = done['shards'], [], deque()
+    there = {entry['file']: entry for entry in done['shards']}
     with tqdm(unit=' pairs', unit_scale=True, disable=None) as bar:
         def tasks():
-            for k, block in enumerate(_blocks(_full_pairs(files, plan))):
+            for k, block in enumerate(chunked(_full_pairs(files, plan), PER_SHARD)):
                 bar.update(len(block))
-                all_of_them.append(k)
-                if k in there and _is_whole(folder, there[k]): continue
-                todo.append(k)
-                yield folder/f'shard-{k:05}.bin', tokenizer, block, plan['max_len']
+                file = folder/f'shard-{k:05}.bin'
+                if not _is_whole(folder, there.get(file.name)): yield file, tokenizer, block, plan['max_len']
         for entry in in_order(write_shard, tasks(), workers):
-            k = todo.popleft()
-            there[k] = {'shard': k} | entry
-            _note(folder, there[k])
-    return [there[k] for k in all_of_them]
+            there[entry['file']] = entry
+            done['shards'] = list(there.values())
+            _note(folder, done)
 
 # %% ../../nbs/data/03_shards.ipynb #422038cf
 def _copy_texts(folder, files, plan):
@@ -270,20 +244,14 @@ def prepare(
     "Text to shards; started again with the same settings it goes on, or repairs. `InputError` for what is wrong."
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to train on")
-    plan = dict(src=src, tgt=tgt, vocab_size=vocab_size, sample=sample, max_len=max_len, seed=seed)
-    marks = {name: _marks(pair) for name, pair in files.items()}
-    plan |= {'drop_empty': drop_empty, 'per_shard': PER_SHARD, 'files': marks}
+    plan = dict(src=src, tgt=tgt, vocab_size=vocab_size, sample=sample, max_len=max_len, seed=seed,
+        drop_empty=drop_empty, per_shard=PER_SHARD, files={name: _marks(pair) for name, pair in files.items()})
     folder, train = Path(out), files.pop('train')
     with _alone(folder):
-        done = _noted(folder)
-        if done: _check_plan(folder, done['plan'], plan)
-        else:
-            done = {'format': FORMAT, 'plan': plan, 'shards': {}}
-            _note(folder, done)
+        done = _begun(folder, plan)
         tokenizer = _tokenizer(folder, train, plan, done)
-        shards = _make_shards(folder, train, plan, done, tokenizer, workers or cores_for(train))
-        texts = _copy_texts(folder, files, plan)
-        manifest = done | {'shards': shards, 'texts': texts, 'vocab_size': tokenizer.vocab_size}
+        _make_shards(folder, train, plan, done, tokenizer, workers or cores_for(train))
+        manifest = done | {'texts': _copy_texts(folder, files, plan), 'vocab_size': tokenizer.vocab_size}
         atomic_write(folder/MANIFEST, to_json(manifest))
         (folder/JOURNAL).unlink(missing_ok=True)
     return manifest
@@ -291,18 +259,46 @@ def prepare(
 # %% ../../nbs/data/03_shards.ipynb #1d5515f6
 def _marks(files):
     "By which a file is known again: name, bytes and time of its last change."
-    try: return [[Path(f).name, os.stat(f).st_size, os.stat(f).st_mtime_ns] for f in files]
-    except OSError as e: raise InputError(f"{e.filename}: cannot be read ({e.strerror}); check the path") from None
+    return [[Path(f).name, os.stat(f).st_size, os.stat(f).st_mtime_ns] for f in files]
 
-def _check_plan(folder, theirs, ours):
-    for name, value in ours.items():
-        if theirs.get(name) == value: continue
-        what = f'{name} {theirs.get(name)!r}, not {value!r}' if name != 'files' else 'or the text was changed since'
-        raise InputError(f"{folder}: was begun with other settings ({what}); give those again, "
-            "or choose another directory")
+def _begun(folder, plan):
+    "What is done, as the manifest or the journal says it; `InputError` where it was begun with another plan."
+    for file in (folder/MANIFEST, folder/JOURNAL):
+        if not file.exists(): continue
+        done = read_manifest(folder, file.name)
+        for name, value in plan.items():
+            theirs = done['plan'].get(name)
+            if theirs == value: continue
+            what = f'{name} {theirs!r}, not {value!r}' if name != 'files' else 'or the text was changed since'
+            raise InputError(f"{folder}: was begun with other settings ({what}); give those again, "
+                "or choose another directory")
+        return done
+    _note(folder, {'format': FORMAT, 'plan': plan, 'shards': []})
+    return read_manifest(folder, JOURNAL)
+
+# %% ../../nbs/data/03_shards.ipynb #shjoined
+class JoinedPairs(PairSource):
+    "Sentence pairs of several sources, one source after the other."
+    def __init__(self,
+        parts # Sources: each a PairSource, a corpora.Split, or a list of pairs
+    ):
+        self.parts = list(parts)
+        self.starts = np.cumsum([0, *map(len, self.parts)])  # number of the first pair of each, and of all
+
+    def __len__(self): return int(self.starts[-1])
+
+    def __getitem__(self,
+        i:int # Number of a pair, through all parts
+    ):        # What its part has there
+        i = range(len(self))[i]
+        k = np.searchsorted(self.starts, i, 'right') - 1
+        return self.parts[k][i - int(self.starts[k])]
+
+    @property
+    def lengths(self): return np.concatenate([part.lengths for part in self.parts])  # tokens of each side, (pairs, 2)
 
 # %% ../../nbs/data/03_shards.ipynb #d3538007
-class Shards(PairSource):
+class Shards(JoinedPairs):
     "Sentence pairs as ids on disk, read when they are asked for; `Batches` takes them as it takes `IdPairs`."
     def __init__(self,
         path:str|Path # A directory that `prepare` has written
@@ -313,44 +309,21 @@ class Shards(PairSource):
             check_file(folder/entry['file'], entry, AGAIN)
         self.plan, self.tokenizer = manifest['plan'], Tokenizer.from_file(folder/VOCABULARY)
         dtype = 'uint16' if self.tokenizer.vocab_size <= 2**16 else 'uint32'
-        self.pages = [map_file(folder/entry['file']) for entry in shards]
-        self.parts = [read_shard(pages, entry['pairs'], dtype) for pages, entry in zip(self.pages, shards)]
-        self.looked_up = 0
-        self.firsts = np.cumsum([0, *(entry['pairs'] for entry in shards)])
+        self.pages, self.looked_up = [map_file(folder/entry['file']) for entry in shards], 0
+        super().__init__(read_shard(pages, entry['pairs'], dtype) for pages, entry in zip(self.pages, shards))
         sums = [entry['sha256'] for entry in (manifest['vocabulary'], *shards)]
         self.digest = hashlib.sha256(''.join(sums).encode()).hexdigest()[:16]  # by which a run knows them again
-
-    def __len__(self): return int(self.firsts[-1])
 
     def __getitem__(self,
         i:int # Number of a pair
     ):        # (source ids, target ids), arrays without BOS and EOS
-        i = range(len(self))[i]
-        k = np.searchsorted(self.firsts, i, 'right') - 1
         self.looked_up += 1
         if self.looked_up % 128 == 0: self._let_go()
-        return self.parts[k][i - int(self.firsts[k])]
+        return super().__getitem__(i)
 
     def _let_go(self):
         "Pages that were touched count as memory of this process until it gives them back; the system keeps them."
         for pages in self.pages if hasattr(mmap, 'MADV_DONTNEED') else (): pages.madvise(mmap.MADV_DONTNEED)
-
-    @property
-    def lengths(self): return np.concatenate([part.lengths for part in self.parts])  # tokens of each side, (pairs, 2)
-
-# %% ../../nbs/data/03_shards.ipynb #41ee4678
-def load_shards(
-    path:str|Path,         # A directory that `prepare` has written
-    max_len:int|None=None  # Longest sequence of the model, in tokens; None: any
-) -> Corpus:               # Its 'train' is `Shards`, its other splits are text
-    "Prepared shards as a corpus; raises `InputError` for a missing or damaged file, or a pair too long for the model."
-    shards = Shards(path)
-    src, tgt, longest = shards.plan['src'], shards.plan['tgt'], int(shards.lengths.max(initial=0))
-    if max_len and longest >= max_len:
-        raise InputError(f"{path}: a sentence of {longest:,} tokens does not fit the model's max_len {max_len:,}: "
-            f"take a model with a larger one (--max-len), or prepare with --max-len {max_len}")
-    others = load_folder(path, src, tgt).splits if len(shards.plan['files']) > 1 else {}
-    return Corpus(src, tgt, {'train': shards} | others)
 
 # %% ../../nbs/data/03_shards.ipynb #212b0474
 def load_data(
@@ -360,7 +333,14 @@ def load_data(
     n_train:int=40_000,     # Training pairs of the built-in corpus
     drop_empty:bool=False,  # Leave out pairs with an empty side instead of refusing them?
     max_len:int|None=None   # Longest sequence of the model, in tokens: shards are compared with it here
-) -> Corpus:
-    "Whatever `--data` names, as a corpus."
-    if {MANIFEST, JOURNAL} & set(os.listdir(data) if os.path.isdir(data) else ()): return load_shards(data, max_len)
-    return load_corpus(data, src, tgt, n_train, drop_empty)
+) -> Corpus:                # 'train' of shards is `Shards`, their other splits are text
+    "Whatever `--data` names, as a corpus; `InputError` for missing or damaged shards, and for pairs that are too long."
+    if not (Path(data, MANIFEST).exists() or Path(data, JOURNAL).exists()):
+        return load_corpus(data, src, tgt, n_train, drop_empty)
+    shards = Shards(data)
+    longest = int(shards.lengths.max(initial=0))
+    if max_len and longest >= max_len:
+        raise InputError(f"{data}: a sentence of {longest:,} tokens does not fit the model's max_len {max_len:,}: "
+            f"take a model with a larger one (--max-len), or prepare with --max-len {max_len}")
+    src, tgt, has_texts = shards.plan['src'], shards.plan['tgt'], len(shards.plan['files']) > 1
+    return Corpus(src, tgt, {'train': shards} | (load_folder(data, src, tgt).splits if has_texts else {}))
