@@ -151,7 +151,7 @@ class BeamSearch:
         keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
         parent, token = parent.gather(1, keep), token.gather(1, keep)
         self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
-        if self.k > 1: self.cache.reorder(parent)
+        self.cache.reorder(parent)
         past = self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens))
         self.tokens = torch.cat([past, token[:, :, None]], -1)
 
@@ -183,7 +183,6 @@ class BeamSearch:
             found = self.finished[int(self.alive[i])]
             found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
             found.sort(reverse=True)
-            del found[self.k:]
 
     def hypothesis(self,
         logp:Tensor, # Its log-probability, a single number
@@ -260,9 +259,9 @@ def pick(
 ) -> Tensor:   # Tokens, shape (r,)
     "The token in whose share of the total the random number falls."
     share = p.cumsum(-1)
-    total = share[:, -1:].contiguous()
-    token = torch.searchsorted(share, u[:, None]*total, right=True)
-    return torch.minimum(token, torch.searchsorted(share, total))[:, 0]  # rounding must not lead past the last token
+    total = share[:, -1:]
+    token, last = (share <= u[:, None]*total).sum(-1), (share < total).sum(-1)
+    return torch.minimum(token, last)  # rounding must not lead past the last one
 
 def _randoms(src, seed, lengths, pad_id):
     "Random numbers, shape (b, longest), that depend on a sentence and its seed alone, not on its neighbours."
