@@ -210,11 +210,9 @@ class BeamSearch:
     def fill(self,
         i:int # Number of a sentence, among those still searched, whose length is used up
     ):
-        "What was cut off at the limit fills the list, as far as finished hypotheses have left room."
-        found = self.finished[int(self.alive[i])]
-        for j in self.logp[i].argsort(descending=True).tolist():
-            if len(found) >= self.nbest or self.logp[i, j].isinf(): return
-            found.append(self.hypothesis(self.logp[i, j], self.tokens[i, j]))
+        "What was cut off at the limit comes after all that has ended."
+        going = [self.hypothesis(*one) for one in zip(self.logp[i], self.tokens[i]) if one[0].isfinite()]
+        self.finished[int(self.alive[i])] += sorted(going, reverse=True)
 
 # %% ../../nbs/15_decoding.ipynb #710051e0
 @torch.inference_mode()
