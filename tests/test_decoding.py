@@ -12,7 +12,7 @@ from transformer_nb.core import InputError
 from transformer_nb.decode.search import (
     BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample)
 from transformer_nb.parts.inference import inference
-from transformer_nb.parts.kernels import BLOCK, Int8Linear, PrepackedLinear, prepared_linear
+from transformer_nb.parts.kernels import Int8Linear, PrepackedLinear, prepared_linear
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
@@ -66,7 +66,7 @@ def test_cached_logits_equal_teacher_forcing(changes):
     for i in range(tgt.shape[1]):
         scores = ready.step(tgt[:, i], cache)
         torch.testing.assert_close(scores[:, EOS:12], logits[:, i, EOS:], rtol=0, atol=1e-11)
-        assert scores[:, [PAD, BOS, *range(12, BLOCK)]].isneginf().all()  # may never be said
+        assert scores[:, [PAD, BOS]].isneginf().all()  # may never be said
     assert cache.length == tgt.shape[1]
 
 

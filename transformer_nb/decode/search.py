@@ -162,14 +162,13 @@ class BeamSearch:
         logp = scores.log_softmax(-1, dtype=wide(scores.dtype))
         if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
         best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
-        token.clamp_(max=self.model.cfg.vocab_size - 1)          # a filling token has −∞, but the next step looks it up
         logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
         order = logp.clone()
         order[:, 0].masked_fill_(self.greedy, inf)
         index = order.topk(2*k)[1]
         return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
 
-    def scores(self) -> Tensor: # Shape (b·k, V filled up to whole blocks)
+    def scores(self) -> Tensor: # Shape (b·k, V)
         "Scores of the next token of every hypothesis; −∞ for what may not be said."
         return self.model.step(self.tokens[:, :, -1].flatten(), self.cache)
 

@@ -23,7 +23,7 @@ from ..data.tokenizer import check_tokenizer
 from .alignment import align_words
 from .search import Hypothesis, beam_search, length_penalty, sample as draw, wide
 from .text import SENTENCE_END, as_written, clean, naturally, rejoin, split_text
-from .viewer import viewed
+from .viewer import attention_viewer, value_norms
 from ..interop.marian import read_model
 from ..parts.inference import Inference, evaluating, inference, own_precision
 from ..parts.look_inside import attention_maps
@@ -206,7 +206,8 @@ class Translator:
         text:str # One sentence, not empty
     ):           # viewer.Viewer, with the norms of the values
         "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
-        return viewed(self, text)
+        maps = self.attention(text)
+        return attention_viewer(maps | {'norms': value_norms(self, maps)})
 
     @own_precision()
     def maps(self,
@@ -286,7 +287,7 @@ class Translator:
 
     def _parts(self,
         text:str # Any text
-    ) -> tuple:  # Parts that fit the model; their ids, each row with EOS; function: a translation as the text is written
+    ) -> tuple:  # Parts that fit the model; their ids, each row with EOS; function of a translation: as people write
         "Cut a text that is too long; one not written like the model's corpus is cut into sentences, which then are."
         text, source, back = clean(text), self._writing('source'), str
         tag = self.tokenizer.tag(text)  # what says which language is wanted: each part is encoded behind it
@@ -343,9 +344,9 @@ class Translator:
 
     def _rows(self, vocabulary, texts):
         if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
-        rows, most = [[*ids, self.cfg.eos_id] for ids in vocabulary.encode([*map(clean, texts)])], self.cfg.max_len
+        rows = [[*ids, self.cfg.eos_id] for ids in vocabulary.encode([*map(clean, texts)])]
         for i, row in enumerate(rows):
-            if len(row) > most: raise TooLong(i, len(row), most)
+            if len(row) > self.cfg.max_len: raise TooLong(i, len(row), self.cfg.max_len)
         return rows
 
     def _pairs(self,
@@ -353,8 +354,8 @@ class Translator:
         translations:list # Their translations
     ) -> list:            # Pairs of rows of ids, each ending in EOS
         "Sentence pairs as ids; raises `InputError` if one side has more, `TooLong` for a sentence that does not fit."
-        source, target = self.encode(self._written(texts)), self._rows(self.tokenizer.target,
-                                                                       self._written(translations, 'target'))
+        source = self._rows(self.tokenizer.source, self._written(texts))
+        target = self._rows(self.tokenizer.target, self._written(translations, 'target'))
         if len(source) == len(target): return list(zip(source, target))
         raise InputError(f"{len(source):,} texts and {len(target):,} translations: give one for each")
 

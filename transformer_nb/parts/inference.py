@@ -18,7 +18,6 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.jit import TracerWarning  # pyright: ignore[reportPrivateImportUsage]
 
@@ -28,7 +27,7 @@ from ..embeddings import Embedding
 from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
 from .exchange import StandIn, exchange, kind_of
-from .kernels import BLOCK, linear_of, prepared_linear
+from .kernels import linear_of, prepared_linear
 from .packing import PackedAttention
 from ..transformer import DecoderLayer, Transformer
 from ..variants import SmoothFeedForward, UntiedEmbedding
@@ -131,11 +130,11 @@ class DecoderStep(nn.Module):
         memory:tuple,               # For each layer keys and values of the memory
         memory_mask:Tensor,         # 0 or −∞, shape (b, 1, 1, n): −∞ where the source has padding
         self_mask:Tensor            # 0 or −∞, shape (b, 1, k, m): which keys are of a beam's own past
-    ) -> Tensor:                    # Shape (b, k, V filled up to whole blocks)
+    ) -> Tensor:                    # Shape (b, k, V)
         "One step of the decoder."
         nothing:Any = None  # the keys and values of the memory are there already
-        for layer, past, of_memory in zip(self.layers, own, memory):
-            y = layer(y, nothing, Past(*past, self_mask), Past(*of_memory, memory_mask))
+        for layer, (K, V), (memory_K, memory_V) in zip(self.layers, own, memory):
+            y = layer(y, nothing, Past(K, V, self_mask), Past(memory_K, memory_V, memory_mask))
         return self.logits(self.norm(y))
 
 def _traceable(step):
@@ -227,12 +226,11 @@ def _copy(model):
     return deepcopy(model, {id(t): t.detach().clone() for t in computed})
 
 def _logits(model):
-    "The softmax matrix as a map, filled up to whole blocks, with −∞ for what may never be said."
-    W, cfg, bias = model.embedding.weight.detach(), model.cfg, getattr(model.embedding, 'bias', None)
-    fill = -len(W) % BLOCK
-    bias = F.pad(torch.zeros_like(W[:, 0]) if bias is None else bias.detach(), (0, fill), value=float('-inf'))
-    bias[cfg.never_written] = float('-inf')
-    return linear_of(F.pad(W, (0, 0, 0, fill)), bias)
+    "The softmax matrix as a map, with −∞ for what may never be said."
+    W, bias = model.embedding.weight.detach(), getattr(model.embedding, 'bias', None)
+    bias = torch.zeros_like(W[:, 0]) if bias is None else bias.detach().clone()
+    bias[model.cfg.never_written] = float('-inf')
+    return linear_of(W, bias)
 
 def _check_int8(model):
     "Raises `InputError` where there are no 8-bit products."
@@ -278,8 +276,7 @@ class Inference:
     ) -> KVCache:     # For `step`
         "Run the encoder, and keep what the decoder wants of it."
         memory, decoder = self.model.encode(src), self.model.decoder
-        padding = memory.new_zeros(len(src), 1, 1, src.shape[1])
-        padding.masked_fill_(~padding_mask(src, self.cfg.pad_id), float('-inf'))
+        padding = torch.where(padding_mask(src, self.cfg.pad_id), 0., float('-inf')).to(memory.dtype)
         of_memory = [_keys_and_values(layer.cross_attention, memory) for layer in decoder]
         of_one = [_keys_and_values(layer.self_attention, memory[:, :1]) for layer in decoder]  # for their shapes alone
         return KVCache(
@@ -291,7 +288,7 @@ class Inference:
     def step(self,
         ids:Tensor,    # The newest token of every beam, shape (b·k,)
         cache:KVCache  # Of the same sentences; extended in place
-    ) -> Tensor:       # Logits of the next token, shape (b·k, V filled up to whole blocks); −∞ for what is never said
+    ) -> Tensor:       # Logits of the next token, shape (b·k, V); −∞ for what is never said
         "One token further, without computing the earlier ones again."
         y = self.model.embed(ids[:, None], cache.length).view(-1, cache.k, self.cfg.d_model)
         inputs = y, cache.append(), cache.memory, cache.padding, cache.ancestors[:, None]

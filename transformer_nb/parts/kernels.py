@@ -75,7 +75,7 @@ def linear_of(
     n_out, n_in = weight.shape
     made = nn.Linear(n_in, n_out, device='meta')
     made.weight = nn.Parameter(weight, requires_grad=False)
-    made.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+    made.register_parameter('bias', None if bias is None else nn.Parameter(bias, requires_grad=False))
     return made
 
 @cache
