@@ -290,16 +290,16 @@ class Translator:
     ) -> tuple:  # Parts that fit the model; their ids, each row with EOS; function of a translation: as people write
         "Cut a text that is too long; one not written like the model's corpus is cut into sentences, which then are."
         text, source, back = clean(text), self._writing('source'), str
-        tag = self.tokenizer.tag(text)  # what says which language is wanted: each part is encoded behind it
+        tag = self.tokenizer.tag(text)  # what says which language is wanted stands before each part
         text = text.removeprefix(tag)
         sentences = [text]
         if as_written(text, source).split() != text.split():
             if source['ends']: sentences = split_text(text, _single)
             sentences = [as_written(sentence, source) + ' ' for sentence in sentences if sentence.strip()]
             back = partial(naturally, how=self._writing('target'))
-        encode = cache(lambda part: self.tokenizer.source.encode([tag + part])[0])
-        fits = lambda part: len(encode(part)) < self.cfg.max_len
-        parts = [part for sentence in sentences for part in split_text(sentence, fits)]
+        encode = cache(lambda part: self.tokenizer.source.encode([part])[0])
+        fits = lambda part: len(encode(tag + part)) < self.cfg.max_len
+        parts = [tag + part for sentence in sentences for part in split_text(sentence, fits)]
         # A single character can have more pieces than a tiny model holds
         rows = [[*encode(part)[:self.cfg.max_len - 1], self.cfg.eos_id] for part in parts]
         return parts, rows, back
