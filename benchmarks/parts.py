@@ -92,16 +92,10 @@ def training(task):
 
 def plain_linear(linear, int8=False): return linear
 
-class Separate(inference.JoinedAttention):
-    "No part at all: the attention with its three products, as it was."
-    def __new__(cls, attention): return attention
-
-
 DECODING = {
     'everything': [],
     'weights laid out': [(inference, 'prepared_linear', plain_linear)],
     'one row as a sum of rows': [(kernels, '_table', lambda packed, weight: None)],
-    'queries, keys, values in one product': [(inference, 'JoinedAttention', Separate)],
     'step without Python (TorchScript)': [(inference, '_traceable', lambda step: False)],
     'instead, 8 bits': 'int8',
 }

@@ -229,7 +229,7 @@ def test_a_tag_says_which_language(tmp_path):
     with pytest.raises(InputError, match='>>ita<<: the model knows no such language; write one of >>deu<<, >>fra<<'):
         t.translate(['>>ita<< a dog runs .'])
     long = '>>fra<< ' + 'the child is not eating an apple . '*20
-    parts, _ = t._parts(long)
+    parts, *_ = t._parts(long)
     assert len(parts) > 1 and all(part.startswith('>>fra<<') for part in parts)
     assert ''.join(part.removeprefix('>>fra<<') for part in parts) == long.removeprefix('>>fra<<')
 

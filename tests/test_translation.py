@@ -347,7 +347,6 @@ def test_attention_in_16_bits_can_be_drawn():
 
 # --- 8 bits -----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.filterwarnings('ignore:8-bit products')
 def test_int8_stays_near(copier):
     small = Translator(copier.model, copier.tokenizer, int8=True)
     plain, eight = copier.translate(SENTENCES[300:]), small.translate(SENTENCES[300:])
@@ -356,7 +355,6 @@ def test_int8_stays_near(copier):
     assert copier.translate(SENTENCES[300:]) == plain                         # the model itself is untouched
 
 
-@pytest.mark.filterwarnings('ignore:8-bit products')
 def test_int8_from_a_checkpoint(small_run, monkeypatch):
     "Where there is a GPU, auto means the CPU: only there are 8-bit products."
     with monkeypatch.context() as seems:

@@ -108,7 +108,7 @@ def test_the_files_may_change(int8, after, tmp_path, monkeypatch):
     "A translator needs them no more: translations, scores and attention stay those of the model it has read."
     checkpoints.save(tmp_path/'run', build(), TOKENIZER)
     monkeypatch.chdir(tmp_path)
-    with warnings.catch_warnings(action='ignore'): translator = Translator.from_pretrained('run', 'cpu', int8=int8)
+    translator = Translator.from_pretrained('run', 'cpu', int8=int8)
     before, (expected,) = answers(translator), Translator(build(), TOKENIZER).score(ASKED[:1], ASKED[1:2])
     if after != 'elsewhere': shutil.rmtree('run')
     if after == 'replaced': checkpoints.save('run', build(3), TOKENIZER)
@@ -191,8 +191,7 @@ def test_warnings_of_the_process_stay_as_they_are(monkeypatch):
     monkeypatch.setattr(warnings.catch_warnings, '__enter__', entering)
     Translator(build(), TOKENIZER).translate(TEXTS, batch_tokens=64, parallel=2)
     assert not inside
-    for once in (kernels._product, kernels._can_pack): once.cache_clear()
-    monkeypatch.setattr(kernels, '_TOLD', [0.])  # that 8 bits are slow here
+    kernels._can_pack.cache_clear()
     with warnings.catch_warnings(record=True, action='always') as told, ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda int8: Translator(build(), TOKENIZER, int8=int8), (False, True)))
     assert not inside and not told

@@ -151,7 +151,7 @@ class BeamSearch:
         keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
         parent, token = parent.gather(1, keep), token.gather(1, keep)
         self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
-        if self.k > 1: self.cache.reorder(parent)
+        self.cache.reorder(parent)
         past = self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens))
         self.tokens = torch.cat([past, token[:, :, None]], -1)
 
@@ -162,14 +162,13 @@ class BeamSearch:
         logp = scores.log_softmax(-1, dtype=wide(scores.dtype))
         if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
         best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
-        token.clamp_(max=self.model.cfg.vocab_size - 1)          # a filling token has −∞, but the next step looks it up
         logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
         order = logp.clone()
         order[:, 0].masked_fill_(self.greedy, inf)
         index = order.topk(2*k)[1]
         return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
 
-    def scores(self) -> Tensor: # Shape (b·k, V filled up to whole blocks)
+    def scores(self) -> Tensor: # Shape (b·k, V)
         "Scores of the next token of every hypothesis; −∞ for what may not be said."
         return self.model.step(self.tokens[:, :, -1].flatten(), self.cache)
 
@@ -183,7 +182,6 @@ class BeamSearch:
             found = self.finished[int(self.alive[i])]
             found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
             found.sort(reverse=True)
-            del found[self.k:]
 
     def hypothesis(self,
         logp:Tensor, # Its log-probability, a single number
@@ -211,11 +209,9 @@ class BeamSearch:
     def fill(self,
         i:int # Number of a sentence, among those still searched, whose length is used up
     ):
-        "What was cut off at the limit fills the list, as far as finished hypotheses have left room."
-        found = self.finished[int(self.alive[i])]
-        for j in self.logp[i].argsort(descending=True).tolist():
-            if len(found) >= self.nbest or self.logp[i, j].isinf(): return
-            found.append(self.hypothesis(self.logp[i, j], self.tokens[i, j]))
+        "What was cut off at the limit comes after all that has ended."
+        going = [self.hypothesis(*one) for one in zip(self.logp[i], self.tokens[i]) if one[0].isfinite()]
+        self.finished[int(self.alive[i])] += sorted(going, reverse=True)
 
 # %% ../../nbs/15_decoding.ipynb #710051e0
 @torch.inference_mode()
@@ -260,9 +256,9 @@ def pick(
 ) -> Tensor:   # Tokens, shape (r,)
     "The token in whose share of the total the random number falls."
     share = p.cumsum(-1)
-    total = share[:, -1:].contiguous()
-    token = torch.searchsorted(share, u[:, None]*total, right=True)
-    return torch.minimum(token, torch.searchsorted(share, total))[:, 0]  # rounding must not lead past the last token
+    total = share[:, -1:]
+    token, last = (share <= u[:, None]*total).sum(-1), (share < total).sum(-1)
+    return torch.minimum(token, last)  # rounding must not lead past the last one
 
 def _randoms(src, seed, lengths, pad_id):
     "Random numbers, shape (b, longest), that depend on a sentence and its seed alone, not on its neighbours."

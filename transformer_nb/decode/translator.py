@@ -9,7 +9,7 @@ __all__ = ['TooLong', 'Translation', 'Translator']
 
 # %% ../../nbs/decode/02_translator.ipynb #trns0003
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from threading import Barrier, Lock
@@ -23,7 +23,7 @@ from ..data.tokenizer import check_tokenizer
 from .alignment import align_words
 from .search import Hypothesis, beam_search, length_penalty, sample as draw, wide
 from .text import SENTENCE_END, as_written, clean, naturally, rejoin, split_text
-from .viewer import viewed
+from .viewer import attention_viewer, value_norms
 from ..interop.marian import read_model
 from ..parts.inference import Inference, evaluating, inference, own_precision
 from ..parts.look_inside import attention_maps
@@ -149,9 +149,8 @@ class Translator:
         max_new_tokens:int|None=None # Tokens of a translation at most; None: those of its text and 50 more (§6.1)
     ) -> Any:                  # A list of up to `n` Translations, best first, then those cut off; or one for each text
         "The best translations of each text, in the order of the input; raises `InputError` for settings without sense."
-        answer = lambda rows: self.search(rows, beam, alpha, n, keep_greedy, max_new_tokens)
-        found = self._by_parts(answer, [Hypothesis(0., [])], _listed(texts), batch_tokens/max(1, beam), parallel)
-        return _as_asked(texts, [self._whole(*one) for one in found])
+        search = lambda rows: self.search(rows, beam, alpha, n, keep_greedy, max_new_tokens)
+        return _as_asked(texts, self._translations(search, _listed(texts), batch_tokens/max(1, beam), parallel))
 
     def sample(self,
         texts:str|list,        # Any text, or several; empty ones stay empty
@@ -165,13 +164,11 @@ class Translator:
         "Draw a translation of each text at random; raises `InputError` for settings that make no sense."
         if not isinstance(seed, int):
             raise InputError(f"seed {seed!r} must be a whole number; draw again with another one")
-        ready = self.ready
-        def answer(rows):
+        def search(rows):
             src = pad(rows, self.device, self.cfg.pad_id)
-            return draw(ready, src, temperature, top_k, top_p, seed, max_new_tokens=max_new_tokens)
-        found = self._by_parts(answer, [], _listed(texts), batch_tokens)
-        drawn = [rejoin(parts, [*map(back, self.tokenizer.target.decode(ids))]) for parts, ids, back in found]
-        return _as_asked(texts, drawn)
+            drawn = draw(self.ready, src, temperature, top_k, top_p, seed, max_new_tokens=max_new_tokens)
+            return [[Hypothesis(0., ids)] for ids in drawn]
+        return _as_asked(texts, [one.text for one, in self._translations(search, _listed(texts), batch_tokens)])
 
     def score(self,
         texts:str|list,         # A sentence, or several
@@ -184,8 +181,8 @@ class Translator:
         model, pairs = self.model, self._pairs(_listed(texts), _listed(translations))
         lengths = [max(map(len, pair)) for pair in pairs]
         with _LOOKING, evaluating(model):
-            found = self._batched(partial(_log_probabilities, model), pairs, lengths, batch_tokens)
-        scores = [found.get(i, 0.)/length_penalty(len(target), alpha) for i, (_, target) in enumerate(pairs)]
+            found = self._batched(partial(_log_probabilities, model), pairs, lengths, 0., batch_tokens)
+        scores = [logp/length_penalty(len(target), alpha) for logp, (_, target) in zip(found, pairs)]
         return _as_asked(texts, scores)
 
     def align(self,
@@ -209,7 +206,8 @@ class Translator:
         text:str # One sentence, not empty
     ):           # viewer.Viewer, with the norms of the values
         "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
-        return viewed(self, text)
+        maps = self.attention(text)
+        return attention_viewer(maps | {'norms': value_norms(self, maps)})
 
     @own_precision()
     def maps(self,
@@ -275,38 +273,36 @@ class Translator:
         src, alpha = pad(rows, self.device, self.cfg.pad_id), 0. if beam == 1 else alpha
         return beam_search(self.ready, src, beam, alpha, n, keep_greedy=keep_greedy, max_new_tokens=max_new_tokens)
 
-    def _by_parts(self,
-        answer,             # Function of a list of rows of ids: a list with an answer to each
-        empty,              # The answer to nothing
+    def _translations(self,
+        search,             # Function of rows of ids: for each a list of Hypotheses, best first
         texts:list,         # Any texts
         batch_tokens:float, # Padded tokens per batch
         parallel:int=1      # Batches side by side on a CPU
-    ) -> list:              # Per text a list of its parts, a list of the answers, and how a translation is written
-        "Take texts apart and answer all parts together."
+    ) -> list:              # Per text a list of Translations, best first
+        "Take texts apart, search for the translations of all parts together, and put those of each text together."
         taken = [self._parts(text) for text in texts]
-        ids = self.tokenizer.source.encode([part for parts, _ in taken for part in parts])
-        # A single character can have more pieces than a tiny model holds
-        rows = [[*row[:self.cfg.max_len - 1], self.cfg.eos_id] for row in ids]
-        found = self._batched(answer, rows, [len(row) for row in rows], batch_tokens, parallel)
-        answers = (found.get(i, empty) for i in range(len(rows)))
-        return [(parts, [next(answers) for _ in parts], back) for parts, back in taken]
+        rows = [row for _, rows, _ in taken for row in rows]
+        hyps = iter(self._batched(search, rows, [*map(len, rows)], [Hypothesis(0., [])], batch_tokens, parallel))
+        return [self._whole(parts, [next(hyps) for _ in parts], back) for parts, _, back in taken]
 
     def _parts(self,
         text:str # Any text
-    ) -> tuple:  # A list of parts that fit the model; function of a translation: as the text is written
-        "Split a text that is too long; and one not written like the model's corpus into sentences, which then are."
-        text, source = clean(text), self._writing('source')
-        if as_written(text, source).split() == text.split(): return self._split(text), str
-        sentences = split_text(text, _single) if source.get('ends') else [text]
-        parts = [as_written(part, source) + ' ' for part in sentences if part.strip()]
-        return [*chain(*map(self._split, parts))], partial(naturally, how=self._writing('target'))
-
-    def _split(self, text):
-        "Its parts; what says which language is wanted stands before each of them."
-        tag = self.tokenizer.tag(text)
-        fits = lambda part: len(self.tokenizer.source.encode([tag + part])[0]) < self.cfg.max_len
-        rest = text.removeprefix(tag)
-        return [text] if fits(rest) else [tag + part for part in split_text(rest, fits)]
+    ) -> tuple:  # Parts that fit the model; their ids, each row with EOS; function of a translation: as people write
+        "Cut a text that is too long; one not written like the model's corpus is cut into sentences, which then are."
+        text, source, back = clean(text), self._writing('source'), str
+        tag = self.tokenizer.tag(text)  # what says which language is wanted stands before each part
+        text = text.removeprefix(tag)
+        sentences = [text]
+        if as_written(text, source).split() != text.split():
+            if source['ends']: sentences = split_text(text, _single)
+            sentences = [as_written(sentence, source) + ' ' for sentence in sentences if sentence.strip()]
+            back = partial(naturally, how=self._writing('target'))
+        encode = cache(lambda part: self.tokenizer.source.encode([part])[0])
+        fits = lambda part: len(encode(tag + part)) < self.cfg.max_len
+        parts = [tag + part for sentence in sentences for part in split_text(sentence, fits)]
+        # A single character can have more pieces than a tiny model holds
+        rows = [[*encode(part)[:self.cfg.max_len - 1], self.cfg.eos_id] for part in parts]
+        return parts, rows, back
 
     def _written(self,
         texts:list,       # Any texts
@@ -321,10 +317,11 @@ class Translator:
     def _batched(self,
         answer,             # Function of a list of rows: a list with an answer to each
         rows:list,          # What is asked, such as lists of ids
-        lengths:list,       # Tokens of each row; one with a single token, EOS, is empty and gets no answer
+        lengths:list,       # Tokens of each row; one with a single token, EOS, is empty
+        empty,              # The answer to an empty one
         batch_tokens:float, # Padded tokens per batch
         parallel:int=1      # Batches side by side on a CPU
-    ) -> dict:              # Number of the row to its answer
+    ) -> list:              # The answer to each row
         "Answer rows of any lengths in batches of similar length, the longest first."
         if parallel < 1: raise InputError(f"parallel {parallel} must be at least 1")
         if batch_tokens <= 0: raise InputError("batch_tokens must be at least 1")
@@ -333,7 +330,8 @@ class Translator:
         work = [[rows[i] for i in batch] for batch in batches]
         together = min(parallel, len(work)) if self.device.type == 'cpu' else 1
         answers = _side_by_side(answer, work, together) if together > 1 else map(answer, work)
-        return dict(zip(chain(*batches), chain(*answers)))
+        found = dict(zip(chain(*batches), chain(*answers)))
+        return [found.get(i, empty) for i in range(len(rows))]
 
     def _whole(self, parts, hyps, back):
         "The Translations of a text from the hypotheses of its parts; a part with fewer of them repeats its last."
@@ -346,9 +344,9 @@ class Translator:
 
     def _rows(self, vocabulary, texts):
         if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
-        rows, most = [[*ids, self.cfg.eos_id] for ids in vocabulary.encode([*map(clean, texts)])], self.cfg.max_len
+        rows = [[*ids, self.cfg.eos_id] for ids in vocabulary.encode([*map(clean, texts)])]
         for i, row in enumerate(rows):
-            if len(row) > most: raise TooLong(i, len(row), most)
+            if len(row) > self.cfg.max_len: raise TooLong(i, len(row), self.cfg.max_len)
         return rows
 
     def _pairs(self,
@@ -356,13 +354,9 @@ class Translator:
         translations:list # Their translations
     ) -> list:            # Pairs of rows of ids, each ending in EOS
         "Sentence pairs as ids; raises `InputError` if one side has more, `TooLong` for a sentence that does not fit."
-        source, target = self.encode(self._written(texts)), self._rows(self.tokenizer.target,
-                                                                       self._written(translations, 'target'))
+        source = self._rows(self.tokenizer.source, self._written(texts))
+        target = self._rows(self.tokenizer.target, self._written(translations, 'target'))
         if len(source) == len(target): return list(zip(source, target))
         raise InputError(f"{len(source):,} texts and {len(target):,} translations: give one for each")
 
-    def __getstate__(self): return {k: v for k, v in vars(self).items() if k != 'ready'} | {'own': self.model}
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        self.refresh()
+    def __reduce__(self): return type(self), (self.model, self.tokenizer, self.about, self.int8)  # copied, pickled

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/attention_maps.html.md"""
 
 # %% auto #0
 __all__ = ['KINDS', 'PAGE', 'TITLES', 'VIEWER', 'labels', 'forced_attention', 'to_words', 'draw_map', 'plot_attention',
-           'value_norms', 'compact', 'expand', 'Viewer', 'attention_viewer', 'viewed', 'plot_links']
+           'value_norms', 'compact', 'expand', 'Viewer', 'attention_viewer', 'plot_links']
 
 # %% ../../nbs/19_attention_maps.ipynb #bdf8c920
 import html
@@ -175,14 +175,6 @@ def attention_viewer(
     if not views: raise InputError("no maps to show: give what Translator.attention returns, or a list of such")
     data = html.escape(json.dumps(views, ensure_ascii=False, separators=(',', ':')))
     return Viewer(VIEWER.format(_asset('viewer.css'), ' '.join(COLORS), data, _asset('maps.js'), _asset('viewer.js')))
-
-def viewed(
-    translator, # Translates the sentence
-    text:str               # One sentence, not empty
-) -> Viewer:               # As `attention_viewer` gives it, with the norms of the values
-    "What `Translator.show` shows."
-    maps = translator.attention(text)
-    return attention_viewer(maps | {'norms': value_norms(translator, maps)})
 
 # %% ../../nbs/19_attention_maps.ipynb #52e6b438
 def plot_links(

@@ -64,13 +64,11 @@ def _kernel():
     except ImportError: return None
     return varlen_attn if 'window_size' in signature(varlen_attn).parameters else None
 
-# a T4 or V100 has not what the kernel needs
-def _flash(device): return torch.cuda.get_device_capability(device) >= (8, 0)
-
 def _varlen(Q, K, V):
     "Can it take these?"
     if not Q.is_cuda or Q.dtype not in (torch.float16, torch.bfloat16) or _kernel() is None: return False
-    return _flash(Q.device) and K.shape[-1] == V.shape[-1] and K.shape[-1] in (32, 64, 128)
+    if torch.cuda.get_device_capability(Q.device) < (8, 0): return False  # such as a T4 or V100
+    return K.shape[-1] == V.shape[-1] and K.shape[-1] in (32, 64, 128)
 
 def _by_kernel(kernel, mask, Q, K, V):
     "The same by torch's kernel, which needs no padding at all: it takes the cumulative lengths."
