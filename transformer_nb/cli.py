@@ -407,7 +407,7 @@ def translate(
     nbest:int=1,             # Translations per sentence; more than 1 prints NUMBER ||| TEXT ||| SCORE
     batch_tokens:int=4096,   # Padded tokens per batch
     lines:int=256,           # Lines translated together, at most
-    int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
+    int8:bool=False,         # 8-bit integers: faster on a CPU with VNNI, a little less exact?
     parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
     max_new_tokens:int|None=None, # Tokens of a translation, at most (default: those of its line and 50 more)
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
@@ -470,7 +470,7 @@ def evaluate(
     alpha:float=0.6,         # Length penalty
     keep_greedy:bool=False,  # Keep a row of the beam for the greedy path? Not the published search
     batch_tokens:int=4096,   # Padded tokens per batch
-    int8:bool=False,         # 8-bit integers: faster on a CPU, a little less exact?
+    int8:bool=False,         # 8-bit integers: faster on a CPU with VNNI, a little less exact?
     parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
     drop_empty:bool=False,   # Leave out pairs with an empty side?
     tokenize:str='13a',      # What BLEU takes for words: 13a; without spaces zh, or char (characters)
