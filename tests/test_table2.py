@@ -128,7 +128,7 @@ def test_results_are_fair():
 
 
 def test_weights_that_are_idle_with_one_vector(monkeypatch):
-    "Lesson 00 prints how many weights of the model with one vector get no gradient; with all vectors each gets one."
+    "The page on it prints how many parameters of the model with one vector get no gradient; with all vectors each gets one."
     monkeypatch.syspath_prepend(BENCHMARKS)
     import fixed_vector
     state = fixed_vector.RECIPE['state']
@@ -139,7 +139,7 @@ def test_weights_that_are_idle_with_one_vector(monkeypatch):
         src, tgt, answer = fixed_vector.lists(8, 6, torch.Generator().manual_seed(0))
         torch.nn.functional.cross_entropy(model(src, tgt).flatten(0, 1), answer.flatten()).backward()
         idle[name] = sum(p.numel() for p in model.parameters() if p.grad is None or not p.grad.any())
-    lesson = json.loads((BENCHMARKS.parent/'nbs/00_overview.ipynb').read_text(encoding='utf-8'))
+    lesson = json.loads((BENCHMARKS.parent/'nbs/further/fixed_vector.ipynb').read_text(encoding='utf-8'))
     outputs = [out for cell in lesson['cells'] for out in cell.get('outputs', [])]
     printed = ''.join(line for out in outputs for line in out.get('text', []))
     assert idle['all vectors'] == 0 and f"choose where to look: {idle['one vector']:,}, 9.6% of all" in printed
