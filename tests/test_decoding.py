@@ -1,4 +1,5 @@
 "Decoding: the cache changes nothing, the batch changes nothing, and the search finds what there is."
+import dataclasses
 import random
 from itertools import product
 
@@ -411,6 +412,14 @@ def test_prefixes_without_sense_are_refused(prefix):
     for search in (greedy, beam_search, sample):
         with pytest.raises(InputError) as e: search(make(0), pad(sources(0, 2)), prefix=prefix)
         assert '\n' not in str(e.value)
+
+
+def test_a_prefix_of_suppressed_tokens_is_refused():
+    model = make(0)
+    model.cfg = dataclasses.replace(model.cfg, suppress_tokens=(5,))
+    for search in (greedy, beam_search, sample):
+        with pytest.raises(InputError, match='ids that no output may hold'):
+            search(model, pad(sources(0, 1)), prefix=[[5]])
 
 
 def test_sampling_depends_on_sentence_and_seed_alone():

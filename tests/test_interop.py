@@ -281,7 +281,7 @@ def test_a_broken_file_is_named(folder, tmp_path):
         with pytest.raises(InputError, match=why): from_marian(altered(folder, tmp_path/name, **{name: content}))
     for k, change in enumerate(({'d_model': 16}, {'pad_token_id': 10**6})):
         place = altered(folder, tmp_path/f'c{k}', **{'config.json': json.dumps(config | change).encode()})
-        with pytest.raises(InputError, match='does not fit config.json beside it'): from_marian(place)
+        with pytest.raises(InputError, match='does not fit the settings beside it'): from_marian(place)
     state = load_file(folder/'model.safetensors')
     del state['model.decoder.layers.1.fc1.weight']
     place = altered(folder, tmp_path/'hole')

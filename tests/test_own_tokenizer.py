@@ -137,3 +137,47 @@ def test_the_librarys_own_fulfil_the_protocol():
         model = Transformer(TransformerConfig(200, 1, 16, 32, 2))
         Translator(model, tokenizer)
         assert tokenizer.decode(tokenizer.encode(TEXTS[:3])) == TEXTS[:3]
+
+
+def test_attention_is_shown_with_a_tokenizer_that_cannot_spell_back(run):
+    "A viewer needs no ids of pieces: the protocol has none."
+    tokenizer, out = run
+    translator = Translator.from_pretrained(out, device='cpu', tokenizer=tokenizer)
+    assert 'norms' in translator.show('a dog runs .').html
+
+
+def test_a_checkpoint_without_a_tokenizer_says_so(tmp_path):
+    checkpoints.save(tmp_path/'bare', Transformer(TransformerConfig(50, 1, 16, 32, 2)))
+    with pytest.raises(InputError, match='saved without a tokenizer; leave tokenizer= out'):
+        checkpoints.load(tmp_path/'bare', tokenizer=Letters(ALPHABET))
+
+
+TWO = TransformerConfig(200, 1, 16, 32, 2, pad_id=199, eos_id=0, bos_id=1, tie='output', src_vocab_size=200)
+
+
+def _pieces():
+    "A SentencePiece model, and ids for its pieces as a Marian model has them."
+    pieces = train_tokenizer(TEXTS, 200)
+    named = ['</s>', '<unk>', *pieces.pieces(list(range(4, 200)))]
+    return pieces, {piece: i for i, piece in enumerate(named)} | {'<pad>': 199}
+
+
+def test_two_vocabularies_that_differ_in_the_source_are_told_apart(tmp_path):
+    pieces, ids = _pieces()
+    other = {piece: i for i, piece in zip(ids.values(), reversed(ids))} | {'<pad>': 199, '</s>': 0, '<unk>': 1}
+    ours = TwoVocabularies(Vocabulary(pieces.model, other, 200), Vocabulary(pieces.model, ids, 200), 1)
+    theirs = TwoVocabularies(Vocabulary(pieces.model, ids, 200), Vocabulary(pieces.model, ids, 200), 1)
+    model = Transformer(TWO)
+    checkpoints.save(tmp_path/'two', model, theirs)
+    with pytest.raises(InputError, match=r'another vocabulary \(piece \d+ is'):
+        checkpoints.load(tmp_path/'two', tokenizer=ours)
+
+
+def test_what_looks_like_a_tag_in_the_middle_of_a_text_is_a_word():
+    "`unknown` and `translate` read the same text in the same way."
+    pieces, ids = _pieces()
+    two = TwoVocabularies(*(Vocabulary(pieces.model, ids, 200) for _ in range(2)), bos_id=1)
+    model = Transformer(TWO)
+    translator = Translator(model, two)
+    assert translator.unknown('a >>b<< dog') == ['>>b<<']
+    with pytest.raises(InputError, match='knows no such language'): translator.unknown('>>b<< a dog')

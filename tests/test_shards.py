@@ -307,6 +307,16 @@ def test_bad_text_is_refused_before_anything_is_made(text, tmp_path):
     assert len(Shards(tmp_path/'even')) == 450
 
 
+def test_a_validation_set_of_nothing_but_empty_lines_is_no_reason_to_refuse_the_shards(text, tmp_path):
+    folder = tmp_path/'text'
+    shutil.copytree(text, folder)
+    for file in folder.iterdir():
+        if not file.name.startswith('train'): file.unlink()
+    for lang in ('en', 'de'): (folder/f'val.{lang}').write_text('\n')
+    prepare(folder, tmp_path/'shards', **SETTINGS, drop_empty=True)
+    assert list(load_data(tmp_path/'shards').splits) == ['train']
+
+
 # Training on them
 
 TRAIN = ('--batch-tokens 256 --grad-accum-steps 2 --warmup 20 --lr-scale 0.3 --max-len 64 --save-every 4 --device cpu '

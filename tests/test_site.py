@@ -242,9 +242,9 @@ def test_plain_words_link_to_what_the_lesson_shows_or_imports(code, linked):
 
 
 def test_names_without_an_entry_are_not_linked():
-    assert "causal_mask" in attention.__all__ and "_check_kinds" not in config.__all__ and config._check_kinds
+    assert "causal_mask" in attention.__all__ and "_check_together" not in config.__all__ and config._check_together
     assert link_in(["import torch"], "causal_mask") == "[`causal_mask`](https://host/doc/causal_mask.html#causal_mask)"
-    assert link_in(["import torch"], "_check_kinds") == "`_check_kinds`"
+    assert link_in(["import torch"], "_check_together") == "`_check_together`"
 
 
 def link_in(code, name):

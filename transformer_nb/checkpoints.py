@@ -221,15 +221,17 @@ def remove(
 # %% ../nbs/13_checkpoints.ipynb #9e364aa4
 def load(
     path:str|Path,                 # A checkpoint directory, a run that holds some, or 'demo', our small model
-    device:str|torch.device='cpu', # torch device
+    device:str|torch.device='cpu', # torch device, or 'auto'
     verified:bool=False,           # Has this process just verified this directory? Then no file is hashed again
     tokenizer=None                 # The one it was saved with, if that is of a class that is not registered
 ) -> Checkpoint:
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
     place, data = _open(path, FILES[:4], verified)  # the optimizer's state is checked, but not kept
-    model, file = _model(place, data).to(device), place/'tokenizer.model'
+    model, file = _model(place, data).to(default_device(str(device))), place/'tokenizer.model'
     name = str(read_json(place/'config.json', AGAIN, data['config.json']).get('tokenizer', ''))
     found = read_tokenizer(data[file.name], file, name, tokenizer) if file.name in data else None
+    if tokenizer is not None and not found:
+        raise InputError(f"{file}: there is none, the checkpoint was saved without a tokenizer; leave tokenizer= out")
     if tokenizer is not None: _check_vocabulary(place, found, tokenizer, 'give the one that it was saved with')
     training = read_json(place/'training.json', AGAIN, data.get('training.json', b'{}'))
     return Checkpoint(model, found, training, place)
@@ -289,7 +291,10 @@ def _check_vocabulary(path, theirs, ours, remedy):
         'the same pieces, joined by other rules')
     raise InputError(f"{path}: of another vocabulary ({why}); {remedy}")
 
-def _pieces(tokenizer): return tokenizer.pieces(list(range(tokenizer.vocab_size))) if tokenizer else []
+def _pieces(tokenizer):
+    "Those of the source, then those of the target."
+    sides = (tokenizer.source, tokenizer.target) if tokenizer else ()
+    return [piece for side in sides for piece in side.pieces(list(range(side.vocab_size)))]
 
 # %% ../nbs/13_checkpoints.ipynb #285b8609
 def load_optimizer(

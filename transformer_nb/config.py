@@ -111,7 +111,7 @@ class TransformerConfig:
         return [self.pad_id, self.bos_id, *self.suppress_tokens]
 
 # %% ../nbs/config.ipynb #cfgpre
-PRESETS = {  # the rows of Table 3, its last one (big) beside base: what differs from base
+PRESETS = {  # the rows of Table 3, its last one (big) beside base: what differs from base; and two smaller ones
     'base': {}, 'big': dict(d_model=1024, d_ff=4096, h=16, dropout=0.3),
     'A1': dict(h=1), 'A2': dict(h=4), 'A3': dict(h=16), 'A4': dict(h=32),
     'B1': dict(d_k=16), 'B2': dict(d_k=32),
@@ -127,7 +127,7 @@ def preset(
     name:str,     # 'base', 'big', a row of Table 3 ('A1' … 'E'), 'tiny' or 'small'
     **overrides   # Fields of TransformerConfig that differ, such as vocab_size
 ) -> TransformerConfig:
-    "A named configuration, every row of Table 3 among them; raises `ValueError` for an unknown name."
+    "A named configuration, every row of Table 3 among them; raises `InputError` for an unknown name."
     if name not in PRESETS: raise InputError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
     return TransformerConfig(**PRESETS[name] | overrides)
 
@@ -165,7 +165,7 @@ def look_up(
     ids:Tensor,   # Token ids, shape (b, n), int64 or int32
     matrix:Tensor # A row for each token, shape (V, d_model)
 ) -> Tensor:      # Shape (b, n, d_model)
-    "The rows of these tokens; raises `InputError` for an id outside the vocabulary."
+    "The rows of these tokens; on a CPU raises `InputError` for an id outside the vocabulary."
     try: return F.embedding(ids, matrix)
     except IndexError:
         V = len(matrix)

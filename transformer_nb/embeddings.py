@@ -30,7 +30,7 @@ class Embedding(nn.Module):
     def forward(self,
         ids:Tensor  # Token ids, shape (b, n), int64
     ) -> Tensor:    # Vectors times √d_model, shape (b, n, d_model)
-        "Look the tokens up and multiply by √d_model (§3.4); raises `InputError` for an id outside the vocabulary."
+        "Look the tokens up and multiply by √d_model (§3.4); raises `InputError` as `look_up` does."
         return look_up(ids, self.weight) * self.scale
 
     def logits(self,

@@ -33,7 +33,9 @@ def reading_errors_as(
     try: yield
     except FileNotFoundError: raise InputError(f"{file}: missing; {remedy}") from None
     except (IsADirectoryError, NotADirectoryError): raise InputError(f"{file}: is no file; {remedy}") from None
-    except OSError as e: raise DiskError(f"{file}: cannot be read ({e.strerror}); see to its permissions") from None
+    except OSError as e:
+        whose = 'its permissions' if isinstance(e, PermissionError) else 'the disk'
+        raise DiskError(f"{file}: cannot be read ({e.strerror}); see to {whose}") from None
     except errors as e:
         if out_of_memory(e): raise
         raise InputError(f"{file}: {why} ({shorten(str(e), 160)}); {remedy}") from None

@@ -141,6 +141,9 @@ def folder_files(
 ) -> dict:            # Name of each split to its two files
     "The files of a folder, Multi30k's own layout included; raises `InputError` where a side is missing."
     folder, found = Path(folder), {}
+    if folder.is_file():
+        raise InputError(f"{folder}: a file, where a folder is asked for; give two files as A,B, "
+            "or make a folder of it with tnb-data prepare")
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give a folder with train.{src} and train.{tgt}, or 'builtin'")
     for file in sorted(filter(Path.is_file, folder.iterdir())):
@@ -195,7 +198,7 @@ def load_corpus(
     n_train:int=40_000,     # Training pairs of the built-in corpus
     drop_empty:bool=False   # Leave out pairs with an empty side instead of refusing them?
 ) -> Corpus:
-    "Whatever `--data` names, as a corpus."
+    "Text files, or the built-in corpus, as a corpus; raises `InputError` as `folder_files` and `read_parallel` do."
     if data == 'builtin': return load_builtin(n_train)
     if ',' in data: return Corpus(src, tgt, {'train': read_parallel(*data.split(',', 1), drop_empty=drop_empty)})
     return load_folder(data, src, tgt, drop_empty)

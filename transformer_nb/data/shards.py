@@ -307,7 +307,8 @@ class Shards(JoinedPairs):
         shards = [entry for entry in manifest['shards'] if entry['pairs']]
         for entry in (manifest['vocabulary'], *shards, *manifest['texts']):
             check_file(folder/entry['file'], entry, AGAIN)
-        self.plan, self.tokenizer = manifest['plan'], Tokenizer.from_file(folder/VOCABULARY)
+        self.plan, self.texts = manifest['plan'], manifest['texts']
+        self.tokenizer = Tokenizer.from_file(folder/VOCABULARY)
         dtype = 'uint16' if self.tokenizer.vocab_size <= 2**16 else 'uint32'
         self.pages, self.looked_up = [map_file(folder/entry['file']) for entry in shards], 0
         super().__init__(read_shard(pages, entry['pairs'], dtype) for pages, entry in zip(self.pages, shards))
@@ -342,5 +343,6 @@ def load_data(
     if max_len and longest >= max_len:
         raise InputError(f"{data}: a sentence of {longest:,} tokens does not fit the model's max_len {max_len:,}: "
             f"take a model with a larger one (--max-len), or prepare with --max-len {max_len}")
-    src, tgt, has_texts = shards.plan['src'], shards.plan['tgt'], len(shards.plan['files']) > 1
-    return Corpus(src, tgt, {'train': shards} | (load_folder(data, src, tgt).splits if has_texts else {}))
+    src, tgt = shards.plan['src'], shards.plan['tgt']
+    others = load_folder(data, src, tgt).splits if shards.texts else {}
+    return Corpus(src, tgt, {'train': shards} | others)

@@ -262,11 +262,7 @@ class TwoVocabularies:
             for name, side in (('source', source), ('target', target))}
         self.model = json.dumps(sides | {'bos_id': bos_id}).encode()  # both vocabularies as one text
 
-    def save(self,
-        path:str|Path # File to write
-    ):
-        "Write both vocabularies into one file."
-        Path(path).write_bytes(self.model)
+    save = TokenizerLike.save  # both in one file
 
 # %% ../../nbs/09_tokenizer.ipynb #c9regisc
 TOKENIZERS = {}  # Name of a class of your own -> function that makes a tokenizer from its bytes

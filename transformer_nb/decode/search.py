@@ -55,7 +55,7 @@ def _prefix_table(model, limits, prefix):
     if not prefix: return limits.new_empty(len(limits), 0)
     if len(prefix) != len(limits):
         raise InputError(f"{len(prefix)} prefixes for {len(limits)} sentences: give one for each, [] for none")
-    words = {*range(model.cfg.vocab_size)} - {model.cfg.pad_id, model.cfg.bos_id, model.cfg.eos_id}
+    words = {*range(model.cfg.vocab_size)} - {*model.cfg.never_written, model.cfg.eos_id}
     for i, (ids, most) in enumerate(zip(prefix, limits.tolist()), 1):
         if len(ids) >= most:
             raise InputError(f"sentence {i}: a prefix of {len(ids)} tokens, and room for only {most}: shorten it")

@@ -23,7 +23,7 @@ from ..data.tokenizer import check_tokenizer
 from .alignment import align_words
 from .search import Hypothesis, beam_search, length_penalty, sample as draw, wide
 from .text import SENTENCE_END, as_written, clean, naturally, rejoin, split_text
-from .viewer import attention_viewer, value_norms
+from .viewer import KINDS, attention_viewer, norms_of
 from ..interop.marian import read_model
 from ..parts.inference import Inference, evaluating, inference, own_precision
 from ..parts.look_inside import attention_maps
@@ -121,7 +121,8 @@ class Translator:
         place = default_device('cpu' if int8 and device == 'auto' else device)
         kind, found = _dtype(dtype, place), read_model(path, place, revision, tokenizer)
         if found.tokenizer is None:
-            raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint directory again")
+            raise InputError(f"{found.path/'tokenizer.model'}: missing; copy the whole checkpoint "
+                "directory again, or make a Translator of the model and a tokenizer")
         model = found.model.to(kind)
         return cls(model if keep_model else inference(model, int8, release=True), found.tokenizer, found.training, int8)
 
@@ -198,16 +199,21 @@ class Translator:
         text:str # One sentence, not empty
     ) -> dict:  # 'source', 'target': pieces; 'encoder', 'decoder', 'cross': weights, shape (N, h, queries, keys)
         "All attention while the model translates a sentence, every layer and head; `TooLong` if it does not fit."
+        return self.maps(*self._looked_at(text))
+
+    def _looked_at(self, text):
+        "The ids of a sentence and of its translation."
         rows = self.encode(self._written([text]))
         if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
-        return self.maps(rows[0], self.search(rows, 4, .6, 1)[0][0].ids[:self.cfg.max_len - 1])  # must fit with BOS
+        return rows[0], self.search(rows, 4, .6, 1)[0][0].ids[:self.cfg.max_len - 1]  # must fit with BOS
 
     def show(self,
         text:str # One sentence, not empty
     ):           # viewer.Viewer, with the norms of the values
         "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
-        maps = self.attention(text)
-        return attention_viewer(maps | {'norms': value_norms(self, maps)})
+        ids = self._looked_at(text)
+        norms = self.maps(*ids, look=norms_of)
+        return attention_viewer(self.maps(*ids) | {'norms': {kind: norms[kind] for kind in KINDS}})
 
     @own_precision()
     def maps(self,
@@ -230,10 +236,14 @@ class Translator:
         known = set(self._writing('source').get('words', '').split())
         vocabulary = self.tokenizer.source
         strange = getattr(vocabulary, 'unk_id', self.tokenizer.unk_id)
-        def new(words):
+        def new(text):
+            tag = self.tokenizer.tag(clean(text))
+            words = ' '.join(part.removeprefix(tag) for part in self._parts(text)[0]).split()
             if known: return [word for word in words if word not in known]
-            return [word for word, ids in zip(words, vocabulary.encode(words)) if strange in ids]
-        return _as_asked(texts, [new(' '.join(self._parts(text)[0]).split()) for text in _listed(texts)])
+            # in the middle of a text nothing is a tag
+            rows = vocabulary.encode([' '*word.startswith('>>') + word for word in words])
+            return [word for word, ids in zip(words, rows) if strange in ids]
+        return _as_asked(texts, [*map(new, _listed(texts))])
 
     @property
     def model(self):

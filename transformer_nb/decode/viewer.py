@@ -6,12 +6,13 @@ Docs: https://transformer-nb.github.io/transformer_nb/attention_maps.html.md"""
 
 # %% auto #0
 __all__ = ['KINDS', 'PAGE', 'TITLES', 'VIEWER', 'labels', 'forced_attention', 'to_words', 'draw_map', 'plot_attention',
-           'value_norms', 'compact', 'expand', 'Viewer', 'attention_viewer', 'plot_links']
+           'norms_of', 'value_norms', 'compact', 'expand', 'Viewer', 'attention_viewer', 'plot_links']
 
 # %% ../../nbs/19_attention_maps.ipynb #bdf8c920
 import html
 import json
 from importlib import resources
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +81,12 @@ def plot_attention(
     return fig
 
 # %% ../../nbs/19_attention_maps.ipynb #b3d90f47
-def _norms(attention, inputs, output):
-    "Of one MultiHeadAttention and what it was given: ‖W_o v‖ of each head and key, shape (b, h, keys)."
+def norms_of(
+    attention,   # A MultiHeadAttention
+    inputs:tuple, # Queries, keys and values that it was given
+    output       # Not needed
+) -> torch.Tensor: # ‖W_o v‖ of each head and key, shape (b, h, keys)
+    "To be looked for by `Translator.maps`: how long the vector is that each head makes of each value."
     W_o = attention.W_o.weight.unflatten(1, (attention.h, -1))  # (d_model, h, d_v)
     v = attention.split(attention.W_v(inputs[2]))               # (b, h, keys, d_v)
     return torch.einsum('bhkv,mhv->bhkm', v, W_o).norm(dim=-1)
@@ -93,7 +98,7 @@ def value_norms(
     "How long the vector is that each head makes of the value of each key; the weights say which share of it arrives."
     tokenizer = translator.tokenizer
     source, target = tokenizer.source.ids_of(maps['source']), tokenizer.target.ids_of(maps['target'])
-    found = translator.maps(source, target[:-1], _norms)
+    found = translator.maps(source, target[:-1], norms_of)
     return {kind: found[kind] for kind in KINDS}
 
 # %% ../../nbs/19_attention_maps.ipynb #497e5c1f
@@ -190,7 +195,7 @@ def plot_links(
     rows, keys = labels(maps, kind)
     shown = range(len(rows)) if query is None else [query]
     fig, ax = plt.subplots(figsize=(min(9, 1.5 + .5*max(len(rows), len(keys))), 2.8))
-    for k, ((layer, head), color) in enumerate(zip(heads, COLORS)):
+    for k, ((layer, head), color) in enumerate(zip(heads, cycle(COLORS))):
         ax.plot([], [], color=color, label=f'layer {layer + 1}, head {head + 1}')
         aside = .08*(k - (len(heads) - 1)/2)  # lines of two heads to one word lie side by side
         for i in shown:

@@ -215,7 +215,7 @@ def _vocabulary(model, ids, ids_file, cfg, vocab_size):
     "One side's pieces; raises `InputError` where they do not fit the model."
     for piece, i in (('<pad>', cfg.pad_id), ('</s>', cfg.eos_id)):
         if ids.get(piece) == i: continue
-        raise InputError(f"{ids_file}: {piece} is {ids.get(piece)}, and config.json says {i}; {AGAIN}")
+        raise InputError(f"{ids_file}: {piece} is {ids.get(piece)}, and the settings say {i}; {AGAIN}")
     if '<unk>' not in ids or not all(isinstance(i, int) and 0 <= i < vocab_size for i in ids.values()):
         raise InputError(f"{ids_file}: not the table of a model with {vocab_size:,} pieces; {AGAIN}")
     with reading_errors_as(ids_file.parent, AGAIN, 'its .spm file is no SentencePiece model, or cut off', RuntimeError):
@@ -238,7 +238,7 @@ def _sides(folder):
 # %% ../../nbs/20_interop.ipynb #629df671
 def _fitting(file):
     errors = RuntimeError, ValueError, IndexError, KeyError, TypeError
-    return reading_errors_as(file, AGAIN, 'does not fit config.json beside it', *errors)
+    return reading_errors_as(file, AGAIN, 'does not fit the settings beside it', *errors)
 
 def _read_hugging_face(folder):
     "The same of Hugging Face's files as `read_npz` gives of Marian NMT's."
@@ -258,7 +258,7 @@ def from_marian(
     device:str|torch.device='cpu', # torch device
     revision:str|None=None         # On the Hub: branch, tag or commit
 ) -> Checkpoint:                   # Model and tokenizer; in `training` what the files say of languages and generation
-    "Read a MarianMTModel; `InputError`, naming the file, for what is missing, broken, or of another architecture."
+    "A model of Marian's kind; `InputError`, naming the file, for what is missing, broken, or of another architecture."
     folder = fetched(path, revision)
     read = read_npz if is_npz(folder) else _read_hugging_face
     file, weights, known, sides, training = read(folder)
@@ -269,7 +269,8 @@ def is_marian(
     folder:Path # Any folder
 ) -> bool:
     "Does it hold a model of Hugging Face's or of Marian NMT's? (Checkpoints of this package have no `model_type`.)"
-    return is_npz(folder) or (folder/'config.json').is_file() and 'model_type' in _json(folder/'config.json')
+    config = folder/'config.json'
+    return is_npz(folder) or config.is_file() and 'model_type' in read_json(config, 'copy the whole folder again')
 
 @enough_memory('reading a model')
 def read_model(

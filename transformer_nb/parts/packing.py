@@ -136,7 +136,7 @@ def embed_packed(
     count:int|None=None, # How many are real, if it is known
     source:bool=False    # Of the source?
 ) -> tuple:              # Embedded real tokens, shape (t, d_model), and their Packing
-    "`embed` for the real tokens alone: no random numbers are drawn for padding."
+    "`embed`, and of it the real tokens: dropout draws no random numbers for padding."
     packing, (embedding, positions) = Packing(ids != model.cfg.pad_id, count), side(model, source)
     return model.dropout(packing.pack(positions(embedding(ids)))), packing
 
