@@ -12,7 +12,8 @@ words in the same order. Three models, trained alike and with about the same num
 All three at one learning rate, with three seeds. So that the first is not held down by its size or by its rate, it is
 also trained with states of twice the width, and with half and twice the rate. Greedy search writes 100 new lists of
 each length; counted are the words that are `right`, at their position, and those `kept` at any position. Writes
-results/fixed_vector.json, which lesson 00 and nbs/further/fixed_vector.ipynb read. `cpu_minutes` are of computing, training and search together.
+results/fixed_vector.json, which nbs/further/fixed_vector.ipynb reads. `cpu_minutes` are of computing, training and
+search together.
 """
 import argparse
 import time

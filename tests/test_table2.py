@@ -128,7 +128,7 @@ def test_results_are_fair():
 
 
 def test_weights_that_are_idle_with_one_vector(monkeypatch):
-    "The page on it prints how many parameters of the model with one vector get no gradient; with all vectors each gets one."
+    "The page prints how many parameters of the model with one vector get no gradient; with all vectors each does."
     monkeypatch.syspath_prepend(BENCHMARKS)
     import fixed_vector
     state = fixed_vector.RECIPE['state']
