@@ -52,9 +52,9 @@ def texts(nb):
 @pytest.fixture
 def copy(tmp_path):
     "What the notebook reads, to be changed."
-    (tmp_path/'nbs').mkdir()
-    for name in ('claims.json', 'claims.ipynb', '01_attention.ipynb', '05_positional_encoding.ipynb'):
-        shutil.copy(ROOT/'nbs'/name, tmp_path/'nbs')
+    (tmp_path/'nbs/further').mkdir(parents=True)
+    for name in ('claims.json', 'claims.ipynb', '05_positional_encoding.ipynb', 'further/additive_attention.ipynb'):
+        shutil.copy(ROOT/'nbs'/name, tmp_path/'nbs'/name)
     shutil.copytree(ROOT/'benchmarks/results', tmp_path/'benchmarks/results')
     return tmp_path
 
@@ -120,7 +120,7 @@ def test_a_verdict_that_was_read_is_shown(copy, monkeypatch):
 
 def test_a_lesson_that_prints_something_else_is_noticed(copy, monkeypatch):
     "Numbers that are read from a lesson's output: without divisor as good as with it."
-    file = copy/'nbs/01_attention.ipynb'
+    file = copy/'nbs/further/additive_attention.ipynb'
     text = file.read_text(encoding='utf-8')
     changed = re.sub(r'nothing +100 +100 +\d+ +\d+ +\d+', 'nothing 100 100 100 100 100', text)
     assert changed != text

@@ -32,7 +32,8 @@ class Equation1(Write):
     id, level, minutes, builds = '01.1', 2, 10, 'attention.attention'
     hints = ("The scores are a product of matrices: `q` with `k` transposed, so that they have the shape (..., n, m).",
              "`k.transpose(-2, -1)` exchanges the last two axes. Divide by the root of `q.shape[-1]`.",
-             "`weights = (q @ k.transpose(-2, -1)/sqrt(q.shape[-1])).softmax(-1)`; the output is `weights @ v`.")
+             "The softmax runs over the keys, which are the last axis of the scores. What it gives, times `v`, is the "
+             "output.")
     start = '''
 def attention(
     q, # Queries, shape (..., n, d_k)
@@ -222,8 +223,16 @@ class PaddingMask(Write):
 
     Write `padding_mask(ids, pad_id)`: True where a real token stands, with two axes of length 1 in the middle, so
     that it broadcasts over heads and queries: shape $(b, 1, 1, n)$."""
-    id, level, minutes, builds, first = '01.3', 1, 5, 'attention.padding_mask', False
-    hints = ("Compare the ids with `pad_id`.", "`[:, None, None, :]` puts two axes of length 1 in the middle.")
+    id, level, minutes, builds = '01.3', 1, 5, 'attention.padding_mask'
+    hints = ("Compare the ids with `pad_id`.",
+             "Indexing with `None` puts in an axis of length 1; `:` keeps one that is there.")
+    start = '''
+def padding_mask(
+    ids,   # Token ids, shape (b, n)
+    pad_id # Id of the padding token
+):         # Boolean, shape (b, 1, 1, n); True = a real token
+    ...  # your code
+'''
     def inputs(g):
         yield torch.tensor([[0, 5, 1]]), 1
         yield torch.tensor([[5, 6, 0, 0], [7, 0, 0, 0], [8, 9, 5, 3]]), 0
@@ -269,11 +278,18 @@ class PaddingMask(Write):
 class MaskedSoftmax(Write):
     """A softmax that must not look
 
-    Write your own `my_softmax(scores, mask)` for a boolean mask, True = may attend. Forbidden keys get the weight 0,
+    Write `masked_softmax(scores, mask)` for a boolean mask, True = may attend. Forbidden keys get the weight 0,
     exactly. A row without any allowed key gets zeros everywhere."""
-    id, level, minutes, builds, first = '01.4', 2, 10, 'attention.masked_softmax', False
+    id, level, minutes, builds = '01.4', 2, 10, 'attention.masked_softmax'
     hints = ("Which score has the weight 0 after a softmax?", "`scores.masked_fill(~mask, -inf)` before the softmax.",
-             "A row of nothing but −∞ becomes NaN. Fill once more, after the softmax: `.masked_fill(~mask, 0.)`.")
+             "A row of nothing but −∞ becomes NaN. Its zeros must be filled in after the softmax.")
+    start = '''
+def masked_softmax(
+    scores, # Compatibility scores, shape (..., n, m)
+    mask    # Boolean, broadcasts to (..., n, m); True = may attend
+):          # Weights, shape (..., n, m)
+    ...  # your code
+'''
     def inputs(g):
         yield torch.randn(1, 2, generator=g), torch.tensor([[True, False]])
         yield 8*torch.randn(2, 4, 4, generator=g), torch.ones(4, 4, dtype=torch.bool).tril()
@@ -516,8 +532,7 @@ class WrongAxis(Value):
     hints = ("What is the shape of a softmax over another axis?",)
     right = 'b'
     solution = """b: it runs for all shapes, so no error warns you. The *columns* sum to one now, and the check of the
-    sum over each row fails; so do the example by hand and the comparison *one query after the other* (a column of one
-    entry always gets weight 1)."""
+    sum over each row fails. With a single query each column has one entry, so every weight is 1."""
     wrong = {'a': ('square', "a softmax does not change the shape: the product works for any number of queries"),
              'c': ('error', "a softmax over any axis is allowed; that is what makes this mistake dangerous"),
              'd': ('one-query', "with one query every weight is 1, which is wrong, too, but it runs for more")}
