@@ -38,8 +38,8 @@ class Sinusoids(Write):
              "(n, d_model/2).",
              "`torch.arange(n)[:, None]` is a column of positions. `torch.arange(0, d_model, 2)` are the numbers 2i. "
              "A column divided by a row is a table.",
-             "`torch.stack([a, b], -1)` puts the entries of two tables side by side, in pairs. Then `.flatten(1)` makes "
-             "one row of the pairs.")
+             "`torch.stack([a, b], -1)` puts the entries of two tables side by side, in pairs. Then `.flatten(1)` "
+             "makes one row of the pairs.")
     start = '''
 def sinusoids(
     n:int,       # Number of positions
