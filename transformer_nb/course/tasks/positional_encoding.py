@@ -38,8 +38,8 @@ class Sinusoids(Write):
              "(n, d_model/2).",
              "`torch.arange(n)[:, None]` is a column of positions. `torch.arange(0, d_model, 2)` are the numbers 2i. "
              "A column divided by a row is a table.",
-             "`angle = pos/10000**(two_i/d_model)`; then `torch.stack([angle.sin(), angle.cos()], -1).flatten(1)` "
-             "puts sines and cosines in turns.")
+             "`torch.stack([a, b], -1)` puts the entries of two tables side by side, in pairs. Then `.flatten(1)` "
+             "makes one row of the pairs.")
     start = '''
 def sinusoids(
     n:int,       # Number of positions
@@ -149,8 +149,7 @@ class Layer(Write):
     need not.)"""
     id, level, minutes, builds = '05.2', 1, 10, 'positional_encoding.PositionalEncoding'
     hints = ("How many rows are needed, and which is the first? The tokens are the middle axis of `x`.",
-             "`self.table[start:end]` has the shape (n, d_model); adding it to `x` broadcasts over the batch.",
-             "`x + self.table[start:start + x.shape[1]]`")
+             "`self.table[start:end]` has the shape (n, d_model); adding it to `x` broadcasts over the batch.")
     start = '''
 class PositionalEncoding(nn.Module):
     "Adds a position's encoding to its embedding (§3.5): fixed sinusoids, or a learned table (Table 3, row E)."
@@ -339,11 +338,11 @@ class ShiftedStart(Write):
     Every start that leaves room for all tokens may come, and no other."""
     id, level, minutes, name = '05.6', 2, 5, 'draw_start'
     hints = ("The last token stands at start + n − 1, and the last row of the table is max_len − 1.",
-             "There are max_len − n + 1 different starts; 0 is one of them. `torch.randint(k, (1,)).item()` draws "
-             "from 0 … k − 1.")
+             "How many different starts are there, if 0 is one of them? `torch.randint(k, (1,)).item()` draws one of k "
+             "numbers: 0 … k − 1.")
     solution = """A small subclass of `PositionalEncoding` uses it: in its `forward`,
     `start = draw_start(x.shape[1], len(self.table)) if self.training else 0`, then `super().forward(x, start)`. Train
-    `OneLayer` with it as above. In our run the accuracy of the sinusoids at 60 tokens is 93% instead of 47%. This is
+    `OneLayer` with it as above. In our run the accuracy of the sinusoids at 60 tokens is 93% instead of 48%. This is
     not extrapolation: every position has now been trained, only with short sequences. The method is known as SHAPE
     (Kiyono et al., 2021)."""
     def inputs(g):
@@ -393,7 +392,8 @@ class Base(Value):
     neighbours are (lower is better), and the largest similarity of position 0 with any position more than 5 away (lower
     is better, too). Which of the four is best?"""
     id, level, minutes, kind = '05.7', 2, 10, 'predict'
-    hints = ("Use `waves` and the cosine curve from the section on the base.",
+    hints = ("Write `waves(n, d_model, base)`: your `sinusoids` of exercise 05.1, with the base as a third argument. "
+             "The cosine of two rows is their dot product, divided by $d_{model}/2$.",
              "`curve = waves(50, 64, base) @ waves(1, 64, base)[0] / 32`; look at `curve[1]` and `curve[6:].max()`.")
     right = 10
     solution = """Base 10. For so few positions it is better than 10000 by both measures: neighbours have the similarity
