@@ -24,8 +24,8 @@ class Split(Write):
     id, level, minutes, builds = '02.1', 2, 8, 'multihead.MultiHeadAttention.split'
     hints = ("Do it in two steps: cut one axis into two, then exchange two axes.",
              "Which axis holds the heads? Only the last one: `x.unflatten(-1, (h, -1))` has the shape (b, n, h, d).",
-             "After the cut the axes are (b, n, h, d). Which two of them stand in the wrong order? `transpose` exchanges "
-             "two.")
+             "After the cut the axes are (b, n, h, d). Which two of them stand in the wrong order? `transpose` "
+             "exchanges two.")
     start = '''
 def split(
     x, # All heads side by side, shape (b, n, h·d)
