@@ -25,9 +25,11 @@ def refuse_used(
     out, metrics = Path(out), Path(out)/'metrics.jsonl'
     if checkpoints.steps(out) or (out/'averaged').exists():
         raise InputError(f"{out}: already holds a run; resume it, or choose another directory")
-    if metrics.exists() and not (again and _of_a_run(metrics)):
-        raise InputError(f"{metrics}: of a run that ended before its first checkpoint; remove it, "
-            "or choose another directory")
+    if not metrics.exists(): return
+    if not _of_a_run(metrics): raise InputError(f"{metrics}: of another program; choose another directory")
+    if again: return
+    raise InputError(f"{metrics}: of a run that ended before its first checkpoint; remove it, "
+        "or choose another directory")
 
 def _of_a_run(metrics):
     "Is the file ours? Other programs write one of this name, too."
