@@ -155,12 +155,13 @@ def _begun(start, about, asked, world):
     return replace(cfg, dropout=0.) if about['data'] == 'builtin' else cfg, suits
 
 def _about(asked, found, start):
-    "Corpus, languages, preset and recipe: those that were asked for, else those of the run or model to go on from."
+    "What is kept in training.json: as it was asked for, else as the run or model says that is gone on from."
     recipe, known = asked.get('recipe'), found.training if found else {}
     if start: known = {'preset': 'base'} | {k: v for k, v in start.training.items() if k in ('src', 'tgt', 'preset')}
     if recipe and not {'data'} & (asked.keys() | known.keys()):
         raise InputError(f"--recipe {recipe}: give a corpus with --data; tnb-data recipe {recipe} shows how to make it")
-    others = {'data': 'builtin', 'src': 'en', 'tgt': 'de', 'preset': 'tiny', 'recipe': None, 'init': None}
+    others = {'data': 'builtin', 'src': 'en', 'tgt': 'de', 'preset': 'tiny', 'recipe': None, 'init': None,
+        'corpus_size': 40_000, 'drop_empty': False, 'bleu': 0}
     return {name: asked.get(name, known.get(name, other)) for name, other in others.items()}
 
 def _of_model(asked, *names):
@@ -216,6 +217,14 @@ def _where(data):
     if corpus != 'builtin': corpus = ','.join(str(Path(f).resolve()) for f in corpus.split(','))
     return corpus if weight == 1 else f'{corpus}={weight:g}'
 
+def _corpus(about, max_len, bleu):
+    "The corpus of a run; raises `InputError` where BLEU is wanted and nothing there to translate."
+    corpus = load_mixture(about['data'], about['src'], about['tgt'], about['corpus_size'], about['drop_empty'], max_len)
+    if bleu and not corpus.splits.get('val'):
+        raise InputError(f"--bleu {bleu}: there are no validation pairs to translate; add val.{corpus.src} and "
+            f"val.{corpus.tgt} to the corpus, or give --bleu 0")
+    return corpus
+
 def _bleu(tokenizer, pairs):
     "A function of the model: BLEU of its greedy translations of sentence pairs; None if there are none."
     if not pairs: return None
@@ -243,7 +252,7 @@ def train(
     tgt:str|None=None,       # Target language: the file name's ending (default: de)
     preset:str|None=None,    # Size of the model: tiny, small, base, big, a row of Table 3, A1 … E (default: tiny)
     *,
-    corpus_size:int=40_000,  # Training pairs of the built-in corpus
+    corpus_size:int|None=None, # Training pairs of the built-in corpus (default: 40000)
     drop_empty:bool=False,   # Leave out pairs with an empty side?
     init:str|None=None,      # Model to start from (fine-tuning): checkpoint, run, demo, Marian's folder or id
     recipe:str|None=None,    # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
@@ -251,7 +260,7 @@ def train(
     dropout:float|None=None, # Share of values dropped (default: the preset's; 0 for the built-in corpus)
     max_len:int|None=None,   # Longest sequence, in tokens (default: 1024)
     norm:str|None=None,      # LayerNorm after the residual (post) or before (default: post; a short run: pre)
-    bleu:int=0,              # Validation sentences to translate for BLEU at each checkpoint
+    bleu:int|None=None,      # Validation sentences to translate for BLEU at each checkpoint (default: none)
     resume:Annotated[str|None, RESUME]=None, # Go on from the run's newest checkpoint, with its settings; auto: or begin
     **settings
 ):
@@ -263,22 +272,23 @@ def train(
     found = _found(out, resume, world)
     start = _start(asked) if asked.get('init') and not found else None
     about = _about(asked, found, start)
+    bleu = about.pop('bleu')  # a run that goes on may change it
     # made now: what makes no sense is refused before the vocabulary is learned
     cfg, suits = _resumed(found, world) if found else _begun(start, about, asked, world)
     cfg = replace(cfg, **_of_model(asked, 'norm', 'dropout', 'max_len'))
     options = suits | asked
     options['bpe_dropout'] = options.get('bpe_dropout') or None
     settings = TrainingConfig(**{f.name: options[f.name] for f in fields(TrainingConfig) if f.name in options})
-    corpus = load_mixture(about['data'], about['src'], about['tgt'], corpus_size, drop_empty, cfg.max_len)
+    corpus = _corpus(about, cfg.max_len, bleu)
     pairs, val = corpus['train'], corpus.splits.get('val', Split([]))
-    about |= {'data': _where(about['data']), 'src': corpus.src, 'tgt': corpus.tgt, 'corpus_size': corpus_size,
-        'drop_empty': drop_empty, 'pairs': len(pairs), 'shards': getattr(pairs, 'digest', None)}
+    about |= {'data': _where(about['data']), 'src': corpus.src, 'tgt': corpus.tgt, 'pairs': len(pairs),
+        'shards': getattr(pairs, 'digest', None)}
     if found:
         _check_same(found, cfg, about)
         tokenizer, model = found.tokenizer, found.model
     else: tokenizer, model = _new(pairs, cfg, start, asked.get('vocab_size'), settings.seed, world)
     trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out,
-        about=about | _writing(pairs), score=_bleu(tokenizer, val[:bleu]), world=world)
+        about=about | {'bleu': bleu} | _writing(pairs), score=_bleu(tokenizer, val[:bleu]), world=world)
     trainer.resume_word, trainer.owns_run_dir = '--resume', bool(resume)
     del corpus, pairs, start  # the texts: from here on there are ids
     if found: trainer.resume(found)
@@ -293,7 +303,7 @@ def _asked(given):
     asked = recipes.filled(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
     if asked.get('preset', 'tiny') not in PRESETS:
         raise InputError(f"--preset {asked['preset']}: no such preset; choose one of {', '.join(PRESETS)}")
-    if given['bleu'] < 0: raise InputError(f"--bleu {given['bleu']}: give a number of sentences, or 0 for none")
+    if asked.get('bleu', 0) < 0: raise InputError(f"--bleu {asked['bleu']}: give a number of sentences, or 0 for none")
     return asked
 
 # %% ../nbs/21_cli.ipynb #ebb2d31a
@@ -538,7 +548,7 @@ def demo(
     "Train a small model on the built-in corpus, score it, translate, draw its attention."
     if Path(out).exists():
         raise InputError(f"{out}: is there already; "
-            "take another directory (make demo OUT=runs/demo2), or remove it first")
+            "choose another --out (such as runs/demo2), or remove it first")
     run = profile()
     print(f'Training on the built-in corpus, profile [{run.name}] of settings.ini:', file=sys.stderr)
     if steps is None and minutes is None: steps = run.steps

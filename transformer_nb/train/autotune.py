@@ -106,7 +106,8 @@ def shorten_warmup(
 def warn_of_warmup(
     trainer # A `Trainer`; all processes call this together
 ):
-    "Say on stderr that the run will end inside its warm-up."
+    "Say on stderr that the run will end inside its warm-up; a schedule of one's own may have none."
+    if not trainer.has_warmup: return
     expected, warmup = expected_steps(trainer), trainer.cfg.warmup
     if not trainer.is_main_process or expected > warmup: return
     tqdm.write(f"the run ends inside its warm-up: about {expected:,} steps, and the learning rate rises for "

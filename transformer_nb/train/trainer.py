@@ -134,6 +134,13 @@ def compile_layers(
     "Compile each layer for any batch and length: one piece of code for all layers of the encoder, one for the decoder."
     for layer in (*model.encoder, *model.decoder): layer.compile(dynamic=True)
 
+def _check_unwatched(cfg):
+    "Raises `InputError` for a setting that wants validation pairs, where there are none."
+    for name in ('keep_best', 'patience'):
+        if not getattr(cfg, name): continue
+        raise InputError(f"{name}: there are no validation pairs to measure the model on; "
+            "give some (val=, or val.SRC and val.TGT in the folder), or leave it out")
+
 def _check_shares(cfg, dtype, size):
     "Raises `InputError` where sharded weights cannot be trained."
     if dtype == 'float16': raise InputError("float16 cannot be sharded: choose bfloat16 or float32")
@@ -204,6 +211,7 @@ class Trainer:
         self.objective = Objective(self.model)
         self.net = parallel(self.objective, self.world, cfg.shard, getattr(torch, self.dtype))
         self.optimizer = (optimizer or partial(adam, weight_decay=cfg.weight_decay or 0.))(self.model)
+        self.has_warmup = schedule is None  # and not one of somebody's own
         self.schedule = schedule or (lambda step: lrate(step, model.cfg.d_model, self.cfg.warmup, self.cfg.lr_scale))
         pairs = as_ids(train, 'train', tokenizer, model.cfg, cfg.bpe_dropout)
         watched = as_ids(val, 'val', tokenizer, model.cfg)
@@ -211,6 +219,7 @@ class Trainer:
             self.world.rank, self.world.size, special=model.cfg)
         self.val = Batches(watched, cfg.batch_tokens, special=model.cfg) if watched else None
         self.callbacks = default_callbacks(cfg) if callbacks is None else callbacks
+        if callbacks is None and not watched: _check_unwatched(cfg)
         self.log, self.started = [], time.perf_counter()
         self.step_seconds = {}  # measured, by number of threads
 
@@ -365,13 +374,14 @@ class Trainer:
         if self.is_main_process: checkpoints.write_files(self.checkpoint_dir(), files)
 
     def resume(self,
-        found:checkpoints.Checkpoint|None=None # Whose model is being trained; None: the run's newest valid one
+        found:checkpoints.Checkpoint|None=None # None: the run's newest valid one
     ):
         "Go on from a checkpoint; raises `InputError` if there is none, or one of another model, vocabulary or batches."
         just_verified = not found
         if not found:  # the same for all processes, whatever they see
             newest = self.world.broadcast_from_rank0(lambda: checkpoints.newest(self.out))
             found = checkpoints.load(newest, verified=self.is_main_process, tokenizer=self.tokenizer)  # it has read all
+        if found.model is not self.model:
             checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
             self.model.load_state_dict(found.model.state_dict())
         training = read_state(found)
