@@ -51,7 +51,7 @@ from .train import recipes
 from .train.distributed import DistributedContext
 from .train.autotune import LR_SCALES, choose_threads, default_hparams, expected_steps, shorten_warmup
 from .train.runs import NotFinite, refuse_used
-from .train.trainer import OLD_NAMES, Trainer, TrainingConfig, kind_of, read_state
+from .train.trainer import OLD_NAMES, Trainer, TrainingConfig, inner_type, read_state
 from .transformer import Transformer
 
 # %% ../nbs/21_cli.ipynb #cb52c818
@@ -90,7 +90,7 @@ def _options(function, name, pos):
     "What was typed; argparse's other options are left out."
     parser, kinds = anno_parser(function, name, pos=pos), get_type_hints(function)
     for action in parser._actions:  # an error names `int`, where the annotation says `int|None`
-        if action.type and action.dest in kinds: action.type = kind_of(kinds[action.dest])
+        if action.type and action.dest in kinds: action.type = inner_type(kinds[action.dest])
     known = parser._option_string_actions
     for old, new in OLD_NAMES.items():  # as older scripts spell them; not in the help
         old, new = (f"--{setting.replace('_', '-')}" for setting in (old, new))
@@ -300,7 +300,7 @@ def _asked(given):
     if unknown := given.keys() - signature(train).parameters: raise TypeError(f"train has no option {min(unknown)!r}")
     asked = {name: value for name, value in given.items() if value is not None and value is not False}
     if isinstance(given['data'], list) and len(given['data']) == 1: asked['data'], = given['data']
-    asked = recipes.filled(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
+    asked = recipes.with_recipe(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
     if asked.get('preset', 'tiny') not in PRESETS:
         raise InputError(f"--preset {asked['preset']}: no such preset; choose one of {', '.join(PRESETS)}")
     if asked.get('bleu', 0) < 0: raise InputError(f"--bleu {asked['bleu']}: give a number of sentences, or 0 for none")
@@ -651,7 +651,7 @@ def recipe(
     gpus:int=1    # GPUs of this machine
 ):
     "The paper's runs and two small ones: what to type from nothing to a score, and what to expect."
-    print(recipes.described(recipes.load_recipe(name), gpus) if name else recipes.overview())
+    print(recipes.describe(recipes.load_recipe(name), gpus) if name else recipes.overview())
 
 def _verbs(functions, name):
     "A command whose first word says what to do."
