@@ -122,7 +122,8 @@ def test_a_mistake_is_named_in_one_line(text, named, tmp_path):
 
 
 def test_names_that_are_not_there(tmp_path):
-    for name, named in (('wmt15', 'no such recipe; choose one of multi30k, tatoeba'), ('no.toml', 'cannot be read')):
+    for name, named in (('wmt15', 'no such recipe; choose one of multi30k, tatoeba'),
+                        ('no.toml', 'missing; check the path')):
         status, _, err = tnb('tnb-data', 'recipe', name, cwd=tmp_path)
         assert status == 2 and named in err and len(err.splitlines()) == 1, err
 

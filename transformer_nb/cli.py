@@ -44,6 +44,7 @@ from .decode.translator import Translator
 from .decode.viewer import plot_attention
 from .experiments.parsing import Parser, f1, load_trees, plain, words_of
 from .errors import DISK_ERRNOS
+from .files import reading_errors_as
 from .interop.export import to_ctranslate2, to_onnx
 from .interop.marian import read_model, to_marian
 from .optimizer import lrate
@@ -72,6 +73,7 @@ def _command(
         except Exception as e:
             line = _line_of(e)
             if not line: raise
+            if _of_disk(e): _no_more_output()  # it may be what could not be written
             say(line)
             sys.exit(2 if isinstance(e, InputError) else 1)
     return run
@@ -80,9 +82,10 @@ def _line_of(error):
     "What a command says of an error; None for a fault of ours, whose traceback must be seen."
     if isinstance(error, (InputError, NotFinite, *FAILURES)): return error
     if out_of_memory(error): return 'the memory is full: close other programs, or give it less at once'
-    if getattr(error, 'errno', None) not in DISK_ERRNOS: return None
-    _no_more_output()  # it may be what could not be written
-    return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
+    if _of_disk(error): return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
+    return None
+
+def _of_disk(error): return getattr(error, 'errno', None) in DISK_ERRNOS
 
 def _no_more_output(): os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -196,11 +199,13 @@ RESUME = {'nargs': '?', 'const': 'newest', 'choices': ('newest', 'auto'), 'metav
 def _found(out, resume, world):
     "The checkpoint to go on from, the same for all processes; None: a new run begins."
     if not resume:
-        try: return refuse_used(out)
+        try: refuse_used(out)
         except InputError as e: raise InputError(f"{e} (--resume, --out)") from None
+        return None
     def newest():
         if resume != 'auto' or checkpoints.steps(out): return checkpoints.newest(out)
-        return refuse_used(out, again=True)  # nothing was saved yet, and the run may begin again
+        refuse_used(out, again=True)
+        return None  # nothing was saved yet, and the run may begin again
     path = world.broadcast_from_rank0(newest)
     if not path: return None
     if not path.is_dir():
@@ -265,7 +270,7 @@ def train(
     **settings
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
-    given = locals()
+    given = locals()  # first of all, while there are only the options
     given |= given.pop('settings')
     asked = _asked(given)
     world = DistributedContext(asked.get('device', 'auto'))
@@ -382,8 +387,7 @@ def _open(file):
     "A binary stream and its name."
     # not sys.stdin: its lock, held by the reading thread, would break the exit
     if file == '-': return open(0, 'rb', closefd=False), 'stdin'
-    try: return open(file, 'rb'), file
-    except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); check the path") from None
+    with reading_errors_as(file, 'check the path'): return open(file, 'rb'), file
 
 def _stream(file, on_error, most, answer):
     "Print the answers to the lines of a file as soon as they are there."

@@ -137,7 +137,8 @@ def interruptible(
 
 # %% ../../nbs/train/07_callbacks.ipynb #081b0300
 class Metrics(Callback):
-    "Numbers of each step and each validation, a JSON object per line in metrics.jsonl; written by process 0 for all."
+    """Makes the numbers of each step for all callbacks (`on_metrics`), which have none without it, and writes them and
+    those of each validation, a JSON object per line, into metrics.jsonl. Process 0 does it for all."""
     file = None  # while a run lasts
 
     def on_fit_start(self, trainer):
@@ -221,7 +222,7 @@ def _val_loss(trainer):
 def whole_model(
     trainer # A `Trainer`; all processes call this together
 ):          # The model; where its weights are sharded, a whole one in process 0, None in the others
-    "The model as one process can use it, in eval mode."
+    "The model as one process can use it, in eval mode: one that is whole is the trainer's own, so call `train` on it."
     if not trainer.cfg.shard: return trainer.model.eval()
     weights = checkpoints.whole_tensors(trainer.model.state_dict(), trainer.is_main_process)
     if not trainer.is_main_process: return None

@@ -19,6 +19,7 @@ from shlex import quote
 
 from ..core import InputError
 from ..data.formats import stream_pairs
+from ..files import atomic_folder, reading_errors_as
 from .trainer import TrainingConfig, current_names, inner_type
 
 # %% ../../nbs/train/05_recipes.ipynb #rec00008
@@ -74,9 +75,8 @@ def load_recipe(
     path = Path(name) if own else FOLDER/f'{name}.toml'
     if not own and name not in recipe_names():
         raise InputError(f"{name}: no such recipe; choose one of {', '.join(recipe_names())}, or give a file .toml")
-    try: tables = tomllib.loads(path.read_text(encoding='utf-8'))
-    except OSError as e: raise InputError(f"{path}: cannot be read ({e.strerror}); check the path") from None
-    except ValueError as e: raise InputError(f"{path}: no TOML ({e}); correct the file") from None
+    with reading_errors_as(path, 'check the path, or correct the file', 'no TOML', ValueError):
+        tables = tomllib.loads(path.read_text(encoding='utf-8'))
     if isinstance(tables.get('train'), dict): tables['train'] = current_names(tables['train'])
     for table, found in tables.items():
         if table not in TABLES or not isinstance(found, dict):
@@ -121,12 +121,12 @@ def split_tatoeba(
     english = sorted(translations)
     random.Random(0).shuffle(english)
     splits = {'test': english[:held_out], 'val': english[held_out:2*held_out], 'train': english[2*held_out:]}
-    out.mkdir(parents=True)
-    for name, sentences in splits.items():
-        most = None if name == 'train' else 1
-        pairs = [(e, other) for e in sentences for other in translations[e][:most]]
-        for lang, side in zip((first, second), zip(*pairs)):
-            (out/f'{name}.{lang}').write_bytes(''.join(f'{line}\n' for line in side).encode())
+    with atomic_folder(out, (), 'new folder') as folder:
+        for name, sentences in splits.items():
+            most = None if name == 'train' else 1
+            pairs = [(e, other) for e in sentences for other in translations[e][:most]]
+            for lang, side in zip((first, second), zip(*pairs)):
+                (folder/f'{name}.{lang}').write_bytes(''.join(f'{line}\n' for line in side).encode())
 
 # %% ../../nbs/train/05_recipes.ipynb #rec00037
 def overview() -> str:

@@ -99,7 +99,8 @@ def batch_loss(
 ) -> tuple[Tensor, Tensor]: # Loss to minimise and negative log-likelihood, in nats per token
     "What `model.loss` gives, computed without the padding."
     states_of = partial(packed_decoder_states, model) if isinstance(model, Transformer) else model.hidden
-    states = states_of(batch.src, batch.tgt_in, tuple(map(sum, batch.lengths)))
+    n_tokens = tuple(map(sum, batch.lengths))  # of src and tgt_out; tgt_in has as many, BOS in place of EOS
+    states = states_of(batch.src, batch.tgt_in, n_tokens)
     W, bias = model.embedding.weight, getattr(model.embedding, 'bias', None)
     if bias is not None:  # one more feature, always 1, whose weight is the bias
         states, W = F.pad(states, (0, 1), value=1.), torch.cat([W, bias[:, None]], 1)
@@ -165,6 +166,7 @@ def read_state(
     "What a checkpoint says of its run; raises `InputError` for one that no run has written."
     settings = current_names(found.training.get('settings', {}))
     known = found.training | settings
+    # Of the fixed settings, runs of version 0.1.0 have the first three
     for name in (*Trainer.STATE_FIELDS, 'settings', *FIXED_SETTINGS[:3], 'dtype'):
         if name in known: continue
         raise InputError(f"{found.path/'training.json'}: {name!r} is missing, so there is no run to go on with; "
@@ -289,16 +291,19 @@ class Trainer:
         "Forward, backward, update; raises `NotFinite` instead of updating with a NaN or infinite loss or gradient."
         share = self.gradients(step)
         self.scaler.unscale_(self.optimizer)
-        length:Any = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
-        if hasattr(length, 'full_tensor'): length = length.full_tensor()  # of weights that are shared out
-        of_main = (length, time.perf_counter() - self.started) if self.is_main_process else (0., 0.)
+        gradient_norm:Any = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        # of weights that are shared out
+        if hasattr(gradient_norm, 'full_tensor'): gradient_norm = gradient_norm.full_tensor()
+        # The sum over all processes sends these two to all: the others add 0
+        of_main = (gradient_norm, time.perf_counter() - self.started) if self.is_main_process else (0., 0.)
         # Here alone the CPU waits: for the GPU, and for the other processes
         loss, self.stopping, norm, self.seconds = self.world.all_reduce_sum(share, bool(self.stop_signal), *of_main)
-        if not isfinite(loss) or not isfinite(norm) and self.scaler.get_scale() <= 1:
+        # float16: a gradient that is too large is forgiven as long as its scale, else 1, can be made smaller
+        if not isfinite(loss) or (not isfinite(norm) and self.scaler.get_scale() <= 1):
             refuse_step(self, step, loss, norm)
         for group in self.optimizer.param_groups: group['lr'] = self.schedule(self.step + 1)
         if self.cfg.max_grad_norm:
-            nn.utils.clip_grads_with_norm_(self.model.parameters(), self.cfg.max_grad_norm, length)
+            nn.utils.clip_grads_with_norm_(self.model.parameters(), self.cfg.max_grad_norm, gradient_norm)
         # float16: weights stay where a scaled gradient was too large, and the next step has a smaller scale
         self.scaler.step(self.optimizer)
         self.scaler.update()
