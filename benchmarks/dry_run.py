@@ -21,7 +21,7 @@ from pathlib import Path
 from common import cpu_name, write
 
 from transformer_nb.data.corpora import load_corpus, read_parallel
-from transformer_nb.train.recipes import load_recipe, walk
+from transformer_nb.train.recipes import commands, load_recipe
 
 OUT, RUNS = Path(__file__).parent/'results'/'dry_run.json', Path(__file__).parents[1]/'runs'
 TRAIN = ['news-test2008', 'newssyscomb2009', *(f'newstest{year}' for year in range(2009, 2013))]
@@ -71,7 +71,7 @@ def rehearse(recipe, folder, place, minutes):
     data = recipe.data
     pairs = lay_out(folder, place/data['folder'], data['src'], data['tgt'])
     steps, answers = [], {}
-    for what, command in walk(recipe):
+    for what, command in commands(recipe):
         if what == 'fetch': continue
         step, answers[what] = typed(what, command, place, minutes)
         steps.append(step)

@@ -13,7 +13,8 @@ from transformer_nb import checkpoints
 from transformer_nb.core import InputError
 from transformer_nb.data.tokenizer import BOS
 from transformer_nb.optimizer import adam
-from transformer_nb.train.callbacks import EMA, BestCheckpoint, Callback, SampleTranslations, Stopped, default_callbacks
+from transformer_nb.train.callbacks import (
+    EMA, BestCheckpoint, Callback, Checkpointing, SampleTranslations, Stopped, default_callbacks)
 from transformer_nb.train.recipes import FOLDER, load_recipe
 from transformer_nb.train.trainer import OLD_NAMES, Trainer, TrainingConfig
 
@@ -77,6 +78,27 @@ def test_the_best_checkpoint_is_kept(tmp_path, scores, best):
     assert [path.name for path in checkpoints.steps(tmp_path/'run')] == ['step-0000003']
 
 
+def test_checkpoints_are_compared_by_the_measure_of_the_last_one(tmp_path):
+    "A run that had scores and is resumed without them: a BLEU of 20 is no loss of -20."
+    scored = new_trainer(tmp_path/'run', steps=2, save_every=1, keep_best=True)
+    scored.score = lambda model: 20.
+    scored.fit(quiet=True)
+    again = new_trainer(tmp_path/'run', steps=6, save_every=1, keep_best=True, lr_scale=3.)
+    again.resume()
+    again.fit(quiet=True)
+    losses = [entry['val_loss'] for entry in again.log]
+    best = losses.index(min(losses)) + 1
+    assert best > 2 and checkpoints.load(tmp_path/'run'/'best').training['step'] == best
+
+
+def test_what_needs_validation_pairs_is_refused_without_them(tmp_path):
+    model = new_trainer(tmp_path).model
+    for name, value in (('keep_best', True), ('patience', 2)):
+        cfg = TrainingConfig(steps=1, device='cpu', **{name: value})
+        with pytest.raises(InputError, match=f'{name}: there are no validation pairs'):
+            Trainer(model, train=[([5], [6])], cfg=cfg, out=tmp_path/'run')
+
+
 def test_somebodys_own_files_in_the_place_of_the_best_are_told_first(tmp_path):
     for name in ('best', 'ema'):
         (tmp_path/name/name).mkdir(parents=True)
@@ -98,6 +120,29 @@ class Counter(Callback):
     def on_step_end(self, trainer, step, seconds): self.steps += 1
     def state_dict(self): return {'steps': self.steps}
     def load_state_dict(self, state): self.steps = state['steps']
+
+
+@pytest.mark.parametrize('steps, n', [(100, 100), (100, 29), (29, 7), (5, 20)])
+def test_regular_checkpoints_come_exactly_when_they_are_due(steps, n, tmp_path):
+    "29/100*100 is a little less than 29."
+    trainer, found = new_trainer(tmp_path, steps=steps, checkpoints=n), []
+    for trainer.step in range(1, steps + 1):
+        if not Checkpointing().is_due(trainer): continue
+        found.append(trainer.step)
+        trainer.log.append({'step': trainer.step, 'seconds': 0.})
+    assert found == sorted({-(-k*steps//n) for k in range(1, n + 1)})
+
+
+@pytest.mark.parametrize('line', ['{"step": 1, "lo', '{"loss": 2.5}', '7', '{"step": "one"}'])
+def test_a_broken_line_of_the_metrics_is_named(line, tmp_path):
+    new_trainer(tmp_path/'run', steps=2).fit(quiet=True)
+    file = tmp_path/'run'/'metrics.jsonl'
+    lines = file.read_text().splitlines()
+    file.write_text('\n'.join([lines[0], line, *lines[1:]]) + '\n')
+    again = new_trainer(tmp_path/'run', steps=3)
+    again.resume()
+    with pytest.raises(InputError, match='metrics.jsonl:2: .*; remove this line') as e: again.fit(quiet=True)
+    assert '\n' not in str(e.value)
 
 
 def with_counter(out, **settings):
@@ -148,6 +193,23 @@ def test_an_optimizer_and_a_schedule_of_ones_own(tmp_path):
     assert whole.optimizer.param_groups[0]['lr'] == .1/4
     run('parts', 2)
     assert_equal(run('parts', 4, resume=True).model.state_dict(), whole.model.state_dict())
+
+
+def test_the_weights_are_averaged_where_the_optimizer_remembers_nothing(tmp_path):
+    "The average of SGD without momentum, which keeps no state of its own; resumed to the last bit."
+    def run(name, steps, resume=False):
+        made = new_trainer(tmp_path/name)
+        cfg = TrainingConfig(steps=steps, batch_tokens=64, save_every=2, device='cpu', ema=.6)
+        trainer = Trainer(made.model, tokenizer=made.tokenizer, train=made.batches.pairs, cfg=cfg, out=tmp_path/name,
+            optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=0.), schedule=lambda step: .1)
+        if resume: trainer.resume()
+        trainer.fit(quiet=True)
+        return weights(tmp_path/name/'ema')
+    whole = run('whole', 4)
+    kept = weights(tmp_path/'whole'/'step-0000004')
+    assert not torch.equal(whole['embedding.weight'], kept['embedding.weight'])
+    run('parts', 2)
+    assert_equal(run('parts', 4, resume=True), whole)
 
 
 def test_samples_of_translations_are_printed_and_change_nothing(tmp_path, capsys):
@@ -203,11 +265,11 @@ def test_a_run_that_was_written_before_is_resumed(tmp_path):
 def test_a_command_reads_older_spellings_and_shows_none(tmp_path):
     command = ['tnb-train', '--data', small_corpus(tmp_path), '--out', tmp_path/'run', '--device', 'cpu', '--steps', 2]
     status, _, err = tnb(*command, '--every', 1, '--lr-factor', .5, '--clip', 1, '--accumulate', 2, '--ema', .5,
-        '--keep-best', '--weight-decay', .01)
+        '--weight-decay', .01)
     assert status == 0, err
     kept = checkpoints.load(tmp_path/'run').training['settings']
     assert [kept[name] for name in OLD_NAMES.values()] == [2, 1., 1, .5] and kept['weight_decay'] == .01
-    assert {'ema', 'averaged'} <= {path.name for path in (tmp_path/'run').iterdir()}  # no validation split, no best
+    assert {'ema', 'averaged'} <= {path.name for path in (tmp_path/'run').iterdir()}
     status, out, _ = tnb('tnb-train', '-h')
     assert status == 0 and b'--save-every' in out and b'--lr-factor' not in out and b'--every' not in out
 

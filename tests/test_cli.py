@@ -379,6 +379,24 @@ def test_a_resumed_run_takes_the_length_that_is_given_or_its_own(corpus, tmp_pat
     assert length() == (3, None)
 
 
+def test_a_resumed_run_keeps_its_corpus_and_its_bleu(corpus, tmp_path):
+    "Whatever chose its pairs, and the sentences to translate at each checkpoint."
+    (corpus/'train.en').write_text((corpus/'train.en').read_text() + ' \n')
+    (corpus/'train.de').write_text((corpus/'train.de').read_text() + 'nichts\n')
+    run = dict(out=tmp_path/'run', device='cpu', batch_tokens=256)
+    train(data=str(corpus), drop_empty=True, corpus_size=2000, bleu=2, steps=2, checkpoints=2, **run)
+    train(resume=True, steps=4, **run)
+    log = checkpoints.load(tmp_path/'run').training['log']
+    assert log[-1]['step'] == 4 and all('score' in entry for entry in log)
+    train(resume=True, bleu=0, steps=5, **run)
+    assert 'score' not in checkpoints.load(tmp_path/'run').training['log'][-1]
+
+
+def test_bleu_without_validation_pairs_is_refused(corpus, tmp_path):
+    for file in corpus.glob('val.*'): file.unlink()
+    assert '--bleu 5: there are no validation pairs' in refused(tmp_path, '--data', corpus, '--bleu', 5)
+
+
 @pytest.mark.parametrize('lacks, said', [('settings', "'settings' is missing, so there is no run to go on with"),
     ('tokenizer', 'a checkpoint without tokenizer, so not of tnb-train; go on with')])
 def test_a_checkpoint_of_another_program_is_not_gone_on_from(lacks, said, corpus, small_run, tmp_path):

@@ -247,6 +247,12 @@ def test_a_run_that_ends_inside_its_warmup_says_so_first(tmp_path, capsys):
     assert 'warm-up' not in capsys.readouterr().err
 
 
+def test_a_schedule_of_ones_own_has_no_warm_up_of_ours(tmp_path, capsys):
+    made = new_trainer(tmp_path/'a', steps=4, warmup=4)
+    Trainer(made.model, train=made.batches.pairs, cfg=made.cfg, out=tmp_path/'b', schedule=lambda step: .001).fit()
+    assert 'warm-up' not in capsys.readouterr().err
+
+
 def test_minutes_are_turned_into_steps_by_measuring(tmp_path, capsys):
     trainer = new_trainer(tmp_path/'a', steps=None, minutes=1., warmup=100, threads=1)
     trainer.step_seconds = {1: 60.}
@@ -274,7 +280,7 @@ def test_a_resumed_run_keeps_what_was_chosen(tmp_path):
 def test_resuming_with_the_same_or_a_shorter_command_is_the_same_run(tmp_path):
     "A given rate is not stretched, what auto has measured is not measured again, and the length of the run is kept."
     run = dict(data=small_corpus(tmp_path), batch_tokens=256, device='cpu', out=tmp_path/'run')
-    train(**run, steps=4, save_every=2, patience=3, lr_scale=2., dtype='auto', threads=1)
+    train(**run, steps=4, save_every=2, average_last=3, lr_scale=2., dtype='auto', threads=1)
     kept = checkpoints.load(checkpoints.newest(tmp_path/'run')).training['settings']
     train(**run, resume=True)                        # ended already: averaged again
     train(**run, steps=6, lr_scale=2., dtype='auto', resume=True)

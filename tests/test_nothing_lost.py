@@ -33,9 +33,9 @@ def test_demo_refuses_a_directory_that_is_there(tmp_path):
     thesis = tmp_path/'thesis'
     thesis.mkdir()
     (thesis/'thesis.tex').write_text('years of work')
-    with pytest.raises(InputError, match='is there already; take another directory'): demo(out=thesis, minutes=.01)
+    with pytest.raises(InputError, match='is there already; choose another --out'): demo(out=thesis, minutes=.01)
     status, _, err = tnb('tnb-demo', '--out', thesis)
-    assert status == 2 and len(err.splitlines()) == 1 and 'remove it first' in err
+    assert status == 2 and len(err.splitlines()) == 1 and 'choose another --out' in err
     assert files(thesis) == {Path('thesis.tex'): b'years of work'}
 
 
@@ -48,10 +48,12 @@ def test_another_runs_directory_is_refused(begin, finished):
 
 
 def test_a_run_killed_before_its_first_checkpoint_keeps_its_metrics(tmp_path):
-    (tmp_path/'metrics.jsonl').write_text('{"step": 1}\n')
-    with pytest.raises(InputError, match='metrics.jsonl: of a run that ended before its first checkpoint; remove it'):
-        new_trainer(tmp_path).fit(quiet=True)
-    assert (tmp_path/'metrics.jsonl').read_text() == '{"step": 1}\n'
+    for line, message in (('{"step": 1, "loss": 9.2, "tokens_per_s": 810}\n',
+                           'metrics.jsonl: of a run that ended before its first checkpoint; remove it'),
+                          ('{"step": 1}\n', 'metrics.jsonl: of another program; choose another directory')):
+        (tmp_path/'metrics.jsonl').write_text(line)
+        with pytest.raises(InputError, match=message): new_trainer(tmp_path).fit(quiet=True)
+        assert (tmp_path/'metrics.jsonl').read_text() == line
 
 
 def test_resuming_removes_own_old_checkpoints_and_nothing_else(finished, tmp_path):

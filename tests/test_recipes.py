@@ -17,7 +17,7 @@ from transformer_nb.cli import train
 from transformer_nb.core import InputError
 from transformer_nb.data.corpora import load_corpus
 from transformer_nb.experiments.table2 import TABLE2
-from transformer_nb.train.recipes import FOLDER, TABLES, described, load_recipe, names, split_tatoeba, walk
+from transformer_nb.train.recipes import FOLDER, TABLES, commands, describe, load_recipe, recipe_names, split_tatoeba
 from transformer_nb.train.trainer import TrainingConfig, current_names
 from transformer_nb.transformer import preset
 
@@ -36,16 +36,16 @@ WORDS = dict(a='ein', the='der', dog='Hund', cat='Kater', bird='Vogel', sees='si
 
 def test_there_are_six():
     pairs = [f'wmt14-en-{lang}-{size}' for lang in ('de', 'fr') for size in ('base', 'big')]
-    assert sorted(names()) == sorted([*pairs, 'multi30k', 'tatoeba'])
+    assert sorted(recipe_names()) == sorted([*pairs, 'multi30k', 'tatoeba'])
 
 
-@pytest.mark.parametrize('name', names())
+@pytest.mark.parametrize('name', recipe_names())
 def test_what_a_recipe_takes_from_the_package_is_there(name):
     text = (FOLDER/f'{name}.toml').read_text(encoding='utf-8')
     for taken in re.findall(r'from (transformer_nb[\w.]*) import (\w+)', text): assert resolve_name(':'.join(taken))
 
 
-@pytest.mark.parametrize('name', names())
+@pytest.mark.parametrize('name', recipe_names())
 def test_what_they_give_makes_a_run(name):
     recipe, options = load_recipe(name), signature(train).parameters
     assert all(options[key].default is None for key in recipe.train), 'or nobody could tell what was typed'
@@ -58,7 +58,7 @@ def test_every_option_that_a_recipe_may_give_is_one_of_the_command():
     assert all(key in options and options[key].default is None for key in TABLES['train'])
 
 
-@pytest.mark.parametrize('name', [name for name in names() if name.startswith('wmt14')])
+@pytest.mark.parametrize('name', [name for name in recipe_names() if name.startswith('wmt14')])
 def test_the_papers_runs_are_the_papers(name):
     recipe, size = load_recipe(name), name.split('-')[-1]
     german, french, *_ = TABLE2[f'Transformer ({size})']
@@ -90,7 +90,7 @@ def test_the_small_ones_are_what_was_measured(name, row):
     assert expected['time'] == f"{row['minutes']:g} minutes, {row['steps']:,} steps, on {cores} of an {row['cpu']}"
 
 
-@pytest.mark.parametrize('name', names())
+@pytest.mark.parametrize('name', recipe_names())
 def test_none_ends_by_the_clock(name):
     "Or it would end untrained on a busy machine."
     assert 'steps' in load_recipe(name).train and 'minutes' not in load_recipe(name).train
@@ -122,7 +122,8 @@ def test_a_mistake_is_named_in_one_line(text, named, tmp_path):
 
 
 def test_names_that_are_not_there(tmp_path):
-    for name, named in (('wmt15', 'no such recipe; choose one of multi30k, tatoeba'), ('no.toml', 'cannot be read')):
+    for name, named in (('wmt15', 'no such recipe; choose one of multi30k, tatoeba'),
+                        ('no.toml', 'missing; check the path')):
         status, _, err = tnb('tnb-data', 'recipe', name, cwd=tmp_path)
         assert status == 2 and named in err and len(err.splitlines()) == 1, err
 
@@ -207,7 +208,7 @@ def test_the_walk_ends_with_a_score_and_a_translation(tmp_path):
     text_as_mtdata_leaves_it(tmp_path/'wmt14-en-de')
     steps = [(what, command) for what, command in printed('wmt14-en-de-base') if what != 'fetch']
     assert [what for what, _ in steps] == ['clean', 'prepare', 'train', 'eval', 'translate']
-    assert steps == [step for step in walk(load_recipe('wmt14-en-de-base')) if step[0] != 'fetch']
+    assert steps == [step for step in commands(load_recipe('wmt14-en-de-base')) if step[0] != 'fetch']
     answers = {}
     for what, command in steps:
         text, _, own = command.rpartition(' | ')
@@ -226,7 +227,7 @@ def test_the_walk_ends_with_a_score_and_a_translation(tmp_path):
 
 
 def test_many_gpus_are_started_together():
-    command = dict(walk(load_recipe('wmt14-en-de-big'), gpus=4))['train']
+    command = dict(commands(load_recipe('wmt14-en-de-big'), gpus=4))['train']
     assert command.startswith('torchrun --standalone --nproc-per-node 4 --no-python tnb-train --recipe wmt14-en-de-big')
     status, _, err = tnb('tnb-data', 'recipe', 'multi30k', '--gpus', 0)
     assert status == 2 and 'give at least 1' in err
@@ -234,7 +235,7 @@ def test_many_gpus_are_started_together():
 
 def test_a_file_of_ones_own_is_walked_by_its_path(tmp_path):
     (tmp_path/'mine.toml').write_text(TEXT, encoding='utf-8')
-    command = dict(walk(load_recipe(tmp_path/'mine.toml')))['train']
+    command = dict(commands(load_recipe(tmp_path/'mine.toml')))['train']
     assert f"--recipe {tmp_path/'mine.toml'} " in command and command.endswith('--out runs/mine')
 
 
@@ -243,7 +244,7 @@ def test_whatever_else_a_recipe_of_ones_own_says_it_is_described(tmp_path):
     (tmp_path/'mine.toml').write_text(re.sub('^steps = .*', 'minutes = 5', text, flags=re.M), encoding='utf-8')
     (tmp_path/'bare.toml').write_text(text.partition('[prepare]')[0] + '[train]' + text.partition('[train]')[2])
     for file in ('mine.toml', 'bare.toml'):
-        found = described(load_recipe(tmp_path/file))
+        found = describe(load_recipe(tmp_path/file))
         assert 'Expected: BLEU 27.3' in found and found.endswith('Time there: 12 hours on 8 P100')
 
 

@@ -15,7 +15,7 @@ import torch
 from conftest import begin, tnb
 
 from transformer_nb import checkpoints
-from transformer_nb.core import ProcessLost, seed_everything
+from transformer_nb.core import InputError, ProcessLost, seed_everything
 from transformer_nb.train.callbacks import Checkpointing, Stopped
 from transformer_nb.train.runs import NotFinite
 from transformer_nb.train.trainer import Trainer, TrainingConfig
@@ -208,6 +208,18 @@ def test_stopped_while_validating(tmp_path):
     again.fit(quiet=True)
     trainer(tmp_path/'whole', lambda model: 0.).fit(quiet=True)
     assert bits(tmp_path/'run') == bits(tmp_path/'whole')
+
+
+def test_a_checkpoint_that_is_given_brings_its_weights(tmp_path):
+    whole = trainer(tmp_path/'run')
+    whole.fit(quiet=True)
+    found, again = checkpoints.load(tmp_path/'run'/'step-0000004'), trainer(tmp_path/'run')
+    again.resume(found)
+    assert again.step == 4
+    for name, value in again.model.state_dict().items(): assert torch.equal(value, found.model.state_dict()[name])
+    other = Transformer(preset('tiny', vocab_size=40, N=1, d_model=32, d_ff=32, h=2, max_len=32))
+    with pytest.raises(InputError, match='of another model .d_model is 16, not 32'):
+        Trainer(other, train=whole.batches.pairs, cfg=whole.cfg, out=tmp_path/'run').resume(found)
 
 
 def test_infinite_gradient_with_a_finite_loss(tmp_path):

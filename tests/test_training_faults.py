@@ -567,6 +567,15 @@ def test_shards_of_layers_are_gathered_in_the_type_of_the_products(monkeypatch, 
     assert sharded == [('EncoderLayer', types), ('DecoderLayer', types), ('Objective', None)]
 
 
+@pytest.mark.parametrize('name, value', [('WORLD_SIZE', '2'), ('RANK', '0')])
+def test_half_of_what_torchrun_says_makes_no_group(name, value, monkeypatch):
+    "A cluster may set one of them; the process is alone, and trains."
+    for known in ('RANK', 'WORLD_SIZE'): monkeypatch.delenv(known, raising=False)
+    monkeypatch.setenv(name, value)
+    world = DistributedContext('cpu')
+    assert (world.rank, world.size, world.all_reduce_sum(2.)) == (0, 1, [2.])
+
+
 @pytest.mark.parametrize('device, backend', [('cuda', 'nccl'), ('cpu', 'gloo')])
 def test_processes_wait_for_the_slow_work_of_the_first(monkeypatch, device, backend):
     "A vocabulary, or a score, may take longer than NCCL's ten minutes."

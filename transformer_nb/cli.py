@@ -44,6 +44,7 @@ from .decode.translator import Translator
 from .decode.viewer import plot_attention
 from .experiments.parsing import Parser, f1, load_trees, plain, words_of
 from .errors import DISK_ERRNOS
+from .files import reading_errors_as
 from .interop.export import to_ctranslate2, to_onnx
 from .interop.marian import read_model, to_marian
 from .optimizer import lrate
@@ -51,7 +52,7 @@ from .train import recipes
 from .train.distributed import DistributedContext
 from .train.autotune import LR_SCALES, choose_threads, default_hparams, expected_steps, shorten_warmup
 from .train.runs import NotFinite, refuse_used
-from .train.trainer import OLD_NAMES, Trainer, TrainingConfig, kind_of, read_state
+from .train.trainer import OLD_NAMES, Trainer, TrainingConfig, inner_type, read_state
 from .transformer import Transformer
 
 # %% ../nbs/21_cli.ipynb #cb52c818
@@ -72,6 +73,7 @@ def _command(
         except Exception as e:
             line = _line_of(e)
             if not line: raise
+            if _of_disk(e): _no_more_output()  # it may be what could not be written
             say(line)
             sys.exit(2 if isinstance(e, InputError) else 1)
     return run
@@ -80,9 +82,10 @@ def _line_of(error):
     "What a command says of an error; None for a fault of ours, whose traceback must be seen."
     if isinstance(error, (InputError, NotFinite, *FAILURES)): return error
     if out_of_memory(error): return 'the memory is full: close other programs, or give it less at once'
-    if getattr(error, 'errno', None) not in DISK_ERRNOS: return None
-    _no_more_output()  # it may be what could not be written
-    return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
+    if _of_disk(error): return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
+    return None
+
+def _of_disk(error): return getattr(error, 'errno', None) in DISK_ERRNOS
 
 def _no_more_output(): os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -90,7 +93,7 @@ def _options(function, name, pos):
     "What was typed; argparse's other options are left out."
     parser, kinds = anno_parser(function, name, pos=pos), get_type_hints(function)
     for action in parser._actions:  # an error names `int`, where the annotation says `int|None`
-        if action.type and action.dest in kinds: action.type = kind_of(kinds[action.dest])
+        if action.type and action.dest in kinds: action.type = inner_type(kinds[action.dest])
     known = parser._option_string_actions
     for old, new in OLD_NAMES.items():  # as older scripts spell them; not in the help
         old, new = (f"--{setting.replace('_', '-')}" for setting in (old, new))
@@ -155,12 +158,13 @@ def _begun(start, about, asked, world):
     return replace(cfg, dropout=0.) if about['data'] == 'builtin' else cfg, suits
 
 def _about(asked, found, start):
-    "Corpus, languages, preset and recipe: those that were asked for, else those of the run or model to go on from."
+    "What is kept in training.json: as it was asked for, else as the run or model says that is gone on from."
     recipe, known = asked.get('recipe'), found.training if found else {}
     if start: known = {'preset': 'base'} | {k: v for k, v in start.training.items() if k in ('src', 'tgt', 'preset')}
     if recipe and not {'data'} & (asked.keys() | known.keys()):
         raise InputError(f"--recipe {recipe}: give a corpus with --data; tnb-data recipe {recipe} shows how to make it")
-    others = {'data': 'builtin', 'src': 'en', 'tgt': 'de', 'preset': 'tiny', 'recipe': None, 'init': None}
+    others = {'data': 'builtin', 'src': 'en', 'tgt': 'de', 'preset': 'tiny', 'recipe': None, 'init': None,
+        'corpus_size': 40_000, 'drop_empty': False, 'bleu': 0}
     return {name: asked.get(name, known.get(name, other)) for name, other in others.items()}
 
 def _of_model(asked, *names):
@@ -195,11 +199,13 @@ RESUME = {'nargs': '?', 'const': 'newest', 'choices': ('newest', 'auto'), 'metav
 def _found(out, resume, world):
     "The checkpoint to go on from, the same for all processes; None: a new run begins."
     if not resume:
-        try: return refuse_used(out)
+        try: refuse_used(out)
         except InputError as e: raise InputError(f"{e} (--resume, --out)") from None
+        return None
     def newest():
         if resume != 'auto' or checkpoints.steps(out): return checkpoints.newest(out)
-        return refuse_used(out, again=True)  # nothing was saved yet, and the run may begin again
+        refuse_used(out, again=True)
+        return None  # nothing was saved yet, and the run may begin again
     path = world.broadcast_from_rank0(newest)
     if not path: return None
     if not path.is_dir():
@@ -215,6 +221,14 @@ def _where(data):
     corpus, weight = weighted(data)
     if corpus != 'builtin': corpus = ','.join(str(Path(f).resolve()) for f in corpus.split(','))
     return corpus if weight == 1 else f'{corpus}={weight:g}'
+
+def _corpus(about, max_len, bleu):
+    "The corpus of a run; raises `InputError` where BLEU is wanted and nothing there to translate."
+    corpus = load_mixture(about['data'], about['src'], about['tgt'], about['corpus_size'], about['drop_empty'], max_len)
+    if bleu and not corpus.splits.get('val'):
+        raise InputError(f"--bleu {bleu}: there are no validation pairs to translate; add val.{corpus.src} and "
+            f"val.{corpus.tgt} to the corpus, or give --bleu 0")
+    return corpus
 
 def _bleu(tokenizer, pairs):
     "A function of the model: BLEU of its greedy translations of sentence pairs; None if there are none."
@@ -243,7 +257,7 @@ def train(
     tgt:str|None=None,       # Target language: the file name's ending (default: de)
     preset:str|None=None,    # Size of the model: tiny, small, base, big, a row of Table 3, A1 … E (default: tiny)
     *,
-    corpus_size:int=40_000,  # Training pairs of the built-in corpus
+    corpus_size:int|None=None, # Training pairs of the built-in corpus (default: 40000)
     drop_empty:bool=False,   # Leave out pairs with an empty side?
     init:str|None=None,      # Model to start from (fine-tuning): checkpoint, run, demo, Marian's folder or id
     recipe:str|None=None,    # Gives the options that are not typed: a name (tnb-data recipe lists them) or a file
@@ -251,34 +265,35 @@ def train(
     dropout:float|None=None, # Share of values dropped (default: the preset's; 0 for the built-in corpus)
     max_len:int|None=None,   # Longest sequence, in tokens (default: 1024)
     norm:str|None=None,      # LayerNorm after the residual (post) or before (default: post; a short run: pre)
-    bleu:int=0,              # Validation sentences to translate for BLEU at each checkpoint
+    bleu:int|None=None,      # Validation sentences to translate for BLEU at each checkpoint (default: none)
     resume:Annotated[str|None, RESUME]=None, # Go on from the run's newest checkpoint, with its settings; auto: or begin
     **settings
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
-    given = locals()
+    given = locals()  # first of all, while there are only the options
     given |= given.pop('settings')
     asked = _asked(given)
     world = DistributedContext(asked.get('device', 'auto'))
     found = _found(out, resume, world)
     start = _start(asked) if asked.get('init') and not found else None
     about = _about(asked, found, start)
+    bleu = about.pop('bleu')  # a run that goes on may change it
     # made now: what makes no sense is refused before the vocabulary is learned
     cfg, suits = _resumed(found, world) if found else _begun(start, about, asked, world)
     cfg = replace(cfg, **_of_model(asked, 'norm', 'dropout', 'max_len'))
     options = suits | asked
     options['bpe_dropout'] = options.get('bpe_dropout') or None
     settings = TrainingConfig(**{f.name: options[f.name] for f in fields(TrainingConfig) if f.name in options})
-    corpus = load_mixture(about['data'], about['src'], about['tgt'], corpus_size, drop_empty, cfg.max_len)
+    corpus = _corpus(about, cfg.max_len, bleu)
     pairs, val = corpus['train'], corpus.splits.get('val', Split([]))
-    about |= {'data': _where(about['data']), 'src': corpus.src, 'tgt': corpus.tgt, 'corpus_size': corpus_size,
-        'drop_empty': drop_empty, 'pairs': len(pairs), 'shards': getattr(pairs, 'digest', None)}
+    about |= {'data': _where(about['data']), 'src': corpus.src, 'tgt': corpus.tgt, 'pairs': len(pairs),
+        'shards': getattr(pairs, 'digest', None)}
     if found:
         _check_same(found, cfg, about)
         tokenizer, model = found.tokenizer, found.model
     else: tokenizer, model = _new(pairs, cfg, start, asked.get('vocab_size'), settings.seed, world)
     trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out,
-        about=about | _writing(pairs), score=_bleu(tokenizer, val[:bleu]), world=world)
+        about=about | {'bleu': bleu} | _writing(pairs), score=_bleu(tokenizer, val[:bleu]), world=world)
     trainer.resume_word, trainer.owns_run_dir = '--resume', bool(resume)
     del corpus, pairs, start  # the texts: from here on there are ids
     if found: trainer.resume(found)
@@ -290,10 +305,10 @@ def _asked(given):
     if unknown := given.keys() - signature(train).parameters: raise TypeError(f"train has no option {min(unknown)!r}")
     asked = {name: value for name, value in given.items() if value is not None and value is not False}
     if isinstance(given['data'], list) and len(given['data']) == 1: asked['data'], = given['data']
-    asked = recipes.filled(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
+    asked = recipes.with_recipe(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
     if asked.get('preset', 'tiny') not in PRESETS:
         raise InputError(f"--preset {asked['preset']}: no such preset; choose one of {', '.join(PRESETS)}")
-    if given['bleu'] < 0: raise InputError(f"--bleu {given['bleu']}: give a number of sentences, or 0 for none")
+    if asked.get('bleu', 0) < 0: raise InputError(f"--bleu {asked['bleu']}: give a number of sentences, or 0 for none")
     return asked
 
 # %% ../nbs/21_cli.ipynb #ebb2d31a
@@ -372,8 +387,7 @@ def _open(file):
     "A binary stream and its name."
     # not sys.stdin: its lock, held by the reading thread, would break the exit
     if file == '-': return open(0, 'rb', closefd=False), 'stdin'
-    try: return open(file, 'rb'), file
-    except OSError as e: raise InputError(f"{file}: cannot be read ({e.strerror}); check the path") from None
+    with reading_errors_as(file, 'check the path'): return open(file, 'rb'), file
 
 def _stream(file, on_error, most, answer):
     "Print the answers to the lines of a file as soon as they are there."
@@ -538,7 +552,7 @@ def demo(
     "Train a small model on the built-in corpus, score it, translate, draw its attention."
     if Path(out).exists():
         raise InputError(f"{out}: is there already; "
-            "take another directory (make demo OUT=runs/demo2), or remove it first")
+            "choose another --out (such as runs/demo2), or remove it first")
     run = profile()
     print(f'Training on the built-in corpus, profile [{run.name}] of settings.ini:', file=sys.stderr)
     if steps is None and minutes is None: steps = run.steps
@@ -641,7 +655,7 @@ def recipe(
     gpus:int=1    # GPUs of this machine
 ):
     "The paper's runs and two small ones: what to type from nothing to a score, and what to expect."
-    print(recipes.described(recipes.load_recipe(name), gpus) if name else recipes.overview())
+    print(recipes.describe(recipes.load_recipe(name), gpus) if name else recipes.overview())
 
 def _verbs(functions, name):
     "A command whose first word says what to do."

@@ -22,9 +22,13 @@ from ..core import keeping_memory
 
 # %% ../../nbs/train/08_autotune.ipynb #48e1c5ad
 FEW = dict(steps=4000, minutes=10)  # Up to here a run is too short for post-norm's long warm-up
-# Where the paper's schedule is too slow: a run of so many steps, of minutes, of few of either
-SCHEDULES = dict(warmup=1000), dict(batch_tokens=1536, warmup=600), dict(batch_tokens=1536, warmup=200, norm='pre')
-LR_SCALES = {'tiny': (1.8, 1., .8), 'small': (.7, .4, .3)}  # highest rates of 0.005 and 0.0036, 0.0014 and 0.001
+# The small presets are faster than the paper's schedule. A run is short (up to FEW), or else it is long,
+# or bounded by minutes. The highest rates of tiny are 0.005, with minutes 0.0036; of small 0.0014, with minutes 0.001
+SCHEDULES = {
+    'long': dict(warmup=1000),
+    'minutes': dict(batch_tokens=1536, warmup=600),
+    'short': dict(batch_tokens=1536, warmup=200, norm='pre')}
+LR_SCALES = {'tiny': dict(long=1.8, minutes=1., short=.8), 'small': dict(long=.7, minutes=.4, short=.3)}
 
 def default_hparams(
     preset:str,              # Name of a model preset, see `transformer.preset`
@@ -34,9 +38,10 @@ def default_hparams(
     "Settings that suit a preset and the length of a run: the paper's (§5.3) for all but the small presets."
     papers = dict(norm='post', batch_tokens=4096, warmup=4000, lr_scale=1., threads=None)
     if preset not in LR_SCALES: return papers
-    few = (steps or inf) <= FEW['steps'] or (minutes or inf) <= FEW['minutes']
-    length = 2 if few else 1 if minutes else 0
-    threads = 1 if few and not minutes else None  # with minutes, the trainer measures
+    short = (steps or inf) <= FEW['steps'] or (minutes or inf) <= FEW['minutes']
+    if short: length = 'short'
+    else: length = 'minutes' if minutes else 'long'
+    threads = 1 if short and not minutes else None  # with minutes, the trainer measures
     return papers | SCHEDULES[length] | {'lr_scale': LR_SCALES[preset][length], 'threads': threads}
 
 # %% ../../nbs/train/08_autotune.ipynb #2e6bd808
@@ -106,7 +111,8 @@ def shorten_warmup(
 def warn_of_warmup(
     trainer # A `Trainer`; all processes call this together
 ):
-    "Say on stderr that the run will end inside its warm-up."
+    "Say on stderr that the run will end inside its warm-up; a schedule of one's own may have none."
+    if not trainer.has_warmup: return
     expected, warmup = expected_steps(trainer), trainer.cfg.warmup
     if not trainer.is_main_process or expected > warmup: return
     tqdm.write(f"the run ends inside its warm-up: about {expected:,} steps, and the learning rate rises for "

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from .. import checkpoints
 from ..core import DiskError, InputError
-from ..files import writing_errors_as
+from ..files import reading_errors_as, writing_errors_as
 from .autotune import warn_of_warmup
 from .costs import matmul_rate, train_flops
 from .distributed import lost_process
@@ -137,7 +137,8 @@ def interruptible(
 
 # %% ../../nbs/train/07_callbacks.ipynb #081b0300
 class Metrics(Callback):
-    "Numbers of each step and each validation, a JSON object per line in metrics.jsonl; written by process 0 for all."
+    """Makes the numbers of each step for all callbacks (`on_metrics`), which have none without it, and writes them and
+    those of each validation, a JSON object per line, into metrics.jsonl. Process 0 does it for all."""
     file = None  # while a run lasts
 
     def on_fit_start(self, trainer):
@@ -147,9 +148,12 @@ class Metrics(Callback):
         with writing_errors_as(self.path, 'make room, and go on'):
             trainer.out.mkdir(parents=True, exist_ok=True)
             self.path.touch()
-            before = self.path.read_text().splitlines(keepends=True)
-            kept = [line for line in before if line.endswith('\n') and json.loads(line)['step'] <= trainer.step]
-            if kept != before: self.path.write_text(''.join(kept))
+            before, kept = self.path.read_bytes().splitlines(keepends=True), []
+            broken = 'not of a run', ValueError, KeyError, TypeError
+            for i, line in enumerate(before, 1):
+                with reading_errors_as(f'{self.path}:{i}', 'remove this line', *broken):
+                    if line.endswith(b'\n') and json.loads(line)['step'] <= trainer.step: kept.append(line)
+            if kept != before: self.path.write_bytes(b''.join(kept))
             self.file = open(self.path, 'a', buffering=1)
 
     def on_step_end(self, trainer, step, seconds):
@@ -218,7 +222,7 @@ def _val_loss(trainer):
 def whole_model(
     trainer # A `Trainer`; all processes call this together
 ):          # The model; where its weights are sharded, a whole one in process 0, None in the others
-    "The model as one process can use it, in eval mode."
+    "The model as one process can use it, in eval mode: one that is whole is the trainer's own, so call `train` on it."
     if not trainer.cfg.shard: return trainer.model.eval()
     weights = checkpoints.whole_tensors(trainer.model.state_dict(), trainer.is_main_process)
     if not trainer.is_main_process: return None
@@ -259,7 +263,8 @@ class Checkpointing(Callback):
         if since == 0 or trainer.progress >= 1: return since > 0
         if trainer.cfg.save_every: return since >= trainer.cfg.save_every
         done = trainer.share(last['step'], last['seconds'])  # in a run made longer, less than it was
-        return trainer.progress*trainer.cfg.checkpoints >= int(done*trainer.cfg.checkpoints) + 1
+        def parts(share): return int(share*trainer.cfg.checkpoints + 1e-9)  # 29/100*100 is a little less than 29
+        return parts(trainer.progress) > parts(done)
 
     def checkpoint(self,
         trainer # The `Trainer`
@@ -335,11 +340,14 @@ class BestCheckpoint(Callback):
         if trainer.is_main_process: checkpoints.check_own(trainer.out/'best')
 
     def on_snapshot(self, trainer, folders):
-        "The better of two; the first of equals."
-        values = [entry['score'] if 'score' in entry else -entry['val_loss']
-                  for entry in trainer.log if 'val_loss' in entry]
-        if not values or values.index(max(values)) < len(values) - 1: return
+        "The better of two; the first of equals. Only what was measured as the last one was is compared with it."
+        *before, last = trainer.log
+        name, sign = ('score', 1) if 'score' in last else ('val_loss', -1)
+        if name not in last: return
+        if any(sign*entry[name] >= sign*last[name] for entry in before if name in entry): return
         folders[trainer.out/'best'] = _to_translate(folders[trainer.checkpoint_dir()])
+
+def _parameters(optimizer): return [p for group in optimizer.param_groups for p in group['params']]
 
 class EMA(Callback):
     "Keeps an exponential moving average of the weights in OUT/ema."
@@ -354,17 +362,20 @@ class EMA(Callback):
     @torch.no_grad()
     def on_step_end(self, trainer, step, seconds):
         decay = min(self.decay, (1 + trainer.step)/(10 + trainer.step))
-        for p, state in trainer.optimizer.state.items():
+        updated = isfinite(trainer.norm)  # float16: or the optimizer was passed over
+        for p in _parameters(trainer.optimizer):
+            state = trainer.optimizer.state[p]
             if 'ema' in state: state['ema'].lerp_(p, 1 - decay)
-            elif state: state['ema'] = p.detach().clone()
+            # After its update: an optimizer begins its own state where it finds none
+            elif updated and p.grad is not None: state['ema'] = p.detach().clone()
 
     def on_snapshot(self, trainer, folders):
         "The averages have their numbers in the optimizer; what has none is as it is."
         files = folders[trainer.checkpoint_dir()]
         names = {id(p): name for name, p in trainer.model.named_parameters()}
-        params = [p for group in trainer.optimizer.param_groups for p in group['params']]
         state = files['optimizer.safetensors']
-        means = {names[id(p)]: state[f'{i}.ema'] for i, p in enumerate(params) if f'{i}.ema' in state}
+        means = {names[id(p)]: state[f'{i}.ema'] for i, p in enumerate(_parameters(trainer.optimizer))
+                 if f'{i}.ema' in state}
         weights = {'model.safetensors': files['model.safetensors'] | means}
         folders[trainer.out/'ema'] = _to_translate(files) | weights
 

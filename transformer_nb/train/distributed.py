@@ -26,9 +26,9 @@ class DistributedContext:
     def __init__(self,
         device:str='auto' # torch device; with several GPUs each process takes one
     ):
-        self.rank, self.size = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
-        self.device = default_device(device)
-        if 'RANK' not in os.environ: return
+        self.rank, self.size, self.device = 0, 1, default_device(device)
+        if not {'RANK', 'WORLD_SIZE'} <= os.environ.keys(): return  # torchrun sets both, a cluster perhaps one
+        self.rank, self.size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
         gpu = self.device.type == 'cuda'
         if gpu:
             self.device = default_device(f"cuda:{os.environ['LOCAL_RANK']}")
