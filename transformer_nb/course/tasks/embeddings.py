@@ -22,7 +22,7 @@ class LookUp(Write):
     Write `embed(ids, E)`: for every id its row of the matrix `E`, times $\sqrt{d_{model}}$."""
     id, level, minutes, builds = '04.1', 1, 3, 'embeddings.Embedding.forward'
     hints = ("The look-up is one pair of brackets, whatever shape `ids` has.",
-             r"$d_{model}$ is the width of the rows: `E.shape[-1]`.", "`E[ids] * E.shape[-1]**.5`")
+             r"$d_{model}$ is the width of the rows: `E.shape[-1]`.")
     start = '''
 def embed(
     ids, # Token ids, shape (b, n)
@@ -97,8 +97,7 @@ class WayBack(Write):
     id, level, minutes, builds = '04.2', 1, 5, 'embeddings.Embedding.logits'
     right = Embedding
     hints = ("A dot product with every row is one product of matrices.",
-             "`x` has the shape (..., d_model), the result (..., vocab_size): which way must `self.weight` stand?",
-             "`x @ self.weight.T`")
+             "`x` has the shape (..., d_model), the result (..., vocab_size): which way must `self.weight` stand?")
     start = '''
 class Embedding(nn.Module):
     def __init__(self, vocab_size, d_model):
@@ -202,8 +201,8 @@ class OtherEnd(Write):
     r"""Put the factor at the other end
 
     Write a class `T5Style(V, d)`: a matrix `weight` of shape $(V, d)$ that starts with variance 1, no factor in
-    `forward(ids)`, and in `logits(x)` the scores of $x / \sqrt{d}$, one for each row of the matrix. With which weights
-    has `Embedding` the same outputs and logits?"""
+    `forward(ids)`, and in `logits(x)` the scores of $x / \sqrt{d}$, one for each row of the matrix. Which matrix
+    gives `Embedding` the same outputs and logits?"""
     id, level, minutes, name = '04.4', 2, 10, 'T5Style'
     hints = ("`torch.randn` has variance 1. The factor stands in `logits` alone.",
              r"If $W$ is the unit-variance matrix, `Embedding` needs $W / \sqrt{d_{model}}$.")
@@ -286,9 +285,9 @@ class OtherEnd(Write):
 class AdamAtBothEnds(Value):
     r"""The same for Adam?
 
-    With the weights of 04.4, `T5Style` and `Embedding` are the same function. Are they also the same for Adam? It moves
-    every entry by about the learning rate, however large the entry is. For $d_{model} = 64$: how many times as large,
-    relative to the entry, is such a step in `Embedding`?"""
+    With the matrices of 04.4, `T5Style` and `Embedding` are the same function. Are they also the same for Adam? It
+    moves every entry by about the learning rate, however large the entry is. For $d_{model} = 64$: how many times as
+    large, relative to the entry, is such a step in `Embedding`?"""
     id, level, minutes = '04.5', 2, 5
     hints = ("How large is an entry of each matrix?", "One has the size 1, the other 1/8.")
     right = 8
@@ -312,8 +311,7 @@ class AbsentWord(Write):
              r"The logit is $h \cdot E_{row}$, so its derivative with respect to the row is $h$. Do not forget that "
              "the loss is a mean.")
     solution = """The row is pushed away from every hidden vector, most from those which gave it a high probability. For
-    the lesson's model, make `untied`, `ids` and the gradients again as in the section on gradients (`ids` is something
-    else by now). Then `h = untied.inp(ids[0, :-1])`, `h = untied.norm(h + untied.ff(h))`, and
+    the lesson's model, take `h = untied.inp(ids[0, :-1])`, then `h = untied.norm(h + untied.ff(h))`, and
     `gradient_of_absent(h, untied.out.weight, 42)`."""
     def inputs(g):
         yield torch.randn(2, 3, generator=g), torch.randn(4, 3, generator=g), 1
@@ -375,8 +373,9 @@ class AbsentWord(Write):
 class FrozenSide(Value):
     r"""Freeze one side
 
-    Train the untied model of the toy text again, but keep its *output* matrix at its random start. Then do the same
-    with the *input* matrix instead. Which loss will be much worse than when both learn? Guess first, then try."""
+    In `further/tying.ipynb`, train the untied model of the toy text again, but keep its *output* matrix at its random
+    start. Then do the same with the *input* matrix instead. Which loss will be much worse than when both learn? Guess
+    first, then try."""
     id, level, minutes, kind = '04.7', 3, 15, 'predict'
     options = dict(a='with the output matrix frozen', b='with the input matrix frozen', c='both', d='neither')
     hints = ("What comes after each of the two matrices, and can it make up for random rows?",

@@ -23,8 +23,7 @@ class Equation2(Write):
     of sentences: the last axis has width $d_{model}$, any number of axes may stand before it."""
     id, level, minutes, builds = '03.1', 1, 5, 'feed_forward.FeedForward.forward'
     hints = ("From the inside out: a product and a bias, the maximum with 0, another product and bias.",
-             "`x @ W_1` works on the last axis, whatever stands before it. `Tensor.relu` is the maximum with 0.",
-             "`(x @ W_1 + b_1).relu() @ W_2 + b_2`")
+             "`x @ W_1` works on the last axis, whatever stands before it. `Tensor.relu` is the maximum with 0.")
     start = '''
 def ffn(
     x,   # Vectors, shape (..., d_model)
@@ -135,9 +134,7 @@ class Module(Write):
     `self.W_2`, each an `nn.Linear(width in, width out)`; `forward` is equation 2."""
     id, level, minutes, builds = '03.2', 1, 5, 'feed_forward.FeedForward'
     hints = ("Which widths do the first and the second layer have? The way goes from $d_{model}$ to $d_{ff}$ and back.",
-             "`nn.Linear(d_model, d_ff)` has the bias $b_1$ already. In `forward`, only the ReLU is left to write.",
-             "`self.W_1, self.W_2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)`, and "
-             "`return self.W_2(self.W_1(x).relu())`.")
+             "`nn.Linear(d_model, d_ff)` has the bias $b_1$ already. In `forward`, only the ReLU is left to write.")
     start = '''
 class FeedForward(nn.Module):
     def __init__(self,
@@ -246,7 +243,7 @@ class Absolute(Write):
     r"""A network by hand
 
     Write $\lvert x \rvert$ as a feed-forward network with $d_{model} = 1$ and $d_{ff} = 2$: a function `absolute()`
-    that makes a `FeedForward(1, 2)`, sets its weights and biases, and gives it back. (Can you also write the identity,
+    that makes a `FeedForward(1, 2)`, sets its matrices and biases, and gives it back. (Can you also write the identity,
     the network that gives back $x$?)"""
     id, level, minutes, name = '03.4', 2, 10, 'absolute'
     hints = (r"$\lvert x \rvert = \max(0, x) + \max(0, -x)$.",
@@ -309,7 +306,7 @@ class Absolute(Write):
             return _by_hand(-1., [1., 1.], biases=(0., 1.))
 
         def as_made():
-            "the weights are still the random ones that `nn.Linear` starts with"
+            "the matrices are still the random ones that `nn.Linear` starts with"
             return FeedForward(1, 2)
 
         def negative_part():
@@ -329,7 +326,7 @@ class Absolute(Write):
             return _by_hand(1., [1., -1.])
 
         def recorded():
-            "the weights are parameters, so a change in place would be recorded: write it under `torch.no_grad()`"
+            "matrices are parameters, so a change in place would be recorded: write it under `torch.no_grad()`"
             net = FeedForward(1, 2)
             net.W_1.weight.copy_(torch.tensor([[1.], [-1.]]))
 
@@ -412,16 +409,16 @@ class Gated(Write):
 class GatedWidth(Value):
     r"""How wide may it be?
 
-    Which $d_{ff}$ gives SwiGLU for $d_{model} = 768$ as many weights as the paper's network has with
+    Which $d_{ff}$ gives SwiGLU for $d_{model} = 768$ as many parameters as the paper's network has with
     $d_{ff} = 4\, d_{model}$? (Biases do not count.)"""
     id, level, minutes, kind = '03.6', 1, 5, 'predict'
     hints = ("SwiGLU has three matrices, the paper's network two.", r"$3\, d_{model}\, d_{ff} = 8\, d_{model}^2$.")
     right = 2048
     solution = r"""$d_{ff} = \frac{8}{3} \cdot 768 = 2048$: three matrices of two thirds of the width. The test:
     `parameters(SwiGLU(768, 2048)) == 2*768*4*768`."""
-    wrong = {3072: ('same-width', "with the same width it has half as many weights again: three matrices, not two"),
+    wrong = {3072: ('same-width', "with the same width it has half as many parameters again: three matrices, not two"),
              4608: ('wider', "3 to 2 is right, but three matrices have to be narrower than two, not wider"),
-             1536: ('half', "that is half the width: three matrices of it have only three quarters of the weights"),
+             1536: ('half', "that is half the width: three matrices of it have only three quarters of the parameters"),
              1024: ('third', "that is a third of the width: three matrices of it are only half of the paper's two"),
              512: ('of-d-model', "that is two thirds of d_model; the paper's network is 4 · d_model wide")}
 
@@ -433,7 +430,8 @@ class Mixture(Write):
     `experts[0]`). Is the whole still position-wise?"""
     id, level, minutes, name = '03.7', 2, 10, 'mixture'
     hints = ("The router works on the last axis, so it gives every position two scores of its own.",
-             "`choice = router(x).argmax(-1, keepdim=True)`; compute both experts and pick with `torch.where`.")
+             "Compute both experts at every position, and pick with `torch.where`; the choice needs an axis for the "
+             "features.")
     solution = """The whole is still position-wise: the choice at a position depends on its own vector only, so
     `mixture(x[:, order], experts, router)` is `mixture(x, experts, router)[:, order]`. (A real one computes only what
     it needs.)"""
