@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from ..experiments.drawings import KEY, OUTPUT, QUERY, VALUE, canvas, line, note
+from .drawings import KEY, OUTPUT, QUERY, VALUE, canvas, line, note
 from ..positional_encoding import sinusoids
 
 # %% ../../nbs/course/followed.ipynb #follmats
