@@ -31,7 +31,7 @@ LONG = {
     '09_tokenizer': 12,
     '19a_heads': 16,
     '19b_alignment': 15,
-    '06_transformer': 14,
+    '06_transformer': 20,
     '14_training': 12,
     '15_decoding': 11,
     '06a_norms': 10,

@@ -1,4 +1,4 @@
-"""Residuals and LayerNorm, encoder and decoder, the whole model and every row of Table 3 (paper §3.1)
+"""Residuals and LayerNorm, encoder and decoder, the whole model, trained until it translates (paper §3.1)
 
 Docs: https://transformer-nb.github.io/transformer_nb/transformer.html.md"""
 

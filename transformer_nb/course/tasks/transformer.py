@@ -32,7 +32,7 @@ class LayerNorm(Write):
     hints = ("Mean and variance are taken over the last axis. `keepdim=True` keeps it, so that they broadcast.",
              "The variance divides by the number of features: `x.var(-1, correction=0, keepdim=True)`, or the mean of "
              "the squared differences.",
-             "`g*(x - mu)/(var + eps).sqrt() + b`")
+             "Subtract the mean, divide by the root of `var + eps`, then multiply by `g` and add `b`.")
     start = '''
 def layer_norm(
     x,       # Any shape (..., d_model)
@@ -181,7 +181,7 @@ class Wrapper(Write):
     id, level, minutes, builds = '06.2', 1, 5, 'transformer.Residual'
     hints = ("`sublayer` is a function: `sublayer(x)` is its output.",
              "From the inside: the sub-layer, dropout, the sum, the norm.",
-             "`self.norm(x + self.dropout(sublayer(x)))`")
+             "The norm is outermost: `self.norm(…)` of the whole sum. Dropout is inside, around `sublayer(x)`.")
     start = '''
 class Residual(nn.Module):
     "Residual connection, dropout and LayerNorm around a sub-layer (§3.1, §5.4)."
@@ -391,7 +391,7 @@ class DecoderLayer(nn.Module):
                                                self.cross_attention(y, y, y, mask)), _think)
 
         def same_attention(cfg):
-            "both attentions use the weights of `self.self_attention`; the middle one is `self.cross_attention`"
+            "the middle one is `self.self_attention` again; `self.cross_attention` has parameters of its own"
             return _Decoder(cfg, _look, _other(lambda self, y, memory, mask, memory_mask:
                                                self.self_attention(y, memory, memory, memory_mask)), _think)
 
@@ -497,9 +497,16 @@ class ShiftRight(Write):
 
     `ids` are targets as they are to be written, padded on the right. Write `shift_right(ids, bos_id)`: what goes into
     the decoder, a table of the same shape."""
-    id, level, minutes, name = '06.4', 1, 5, 'shift_right'
+    id, level, minutes, name, first = '06.4', 1, 5, 'shift_right', True
     hints = ("Every row begins with `bos_id`, and its last column goes out.",
              "`F.pad(ids, (1, 0), value=bos_id)` adds a column on the left.")
+    start = '''
+def shift_right(
+    ids,   # Target ids, shape (b, m), padded on the right
+    bos_id # Id that starts a target
+):         # What goes into the decoder, same shape as `ids`
+    ...  # your code
+'''
     def inputs(g):
         yield torch.tensor([[5, 2]]), 1
         yield torch.tensor([[5, 6, 7, 8], [9, 5, 2, 0], [6, 2, 0, 0]]), 3
@@ -613,7 +620,7 @@ class Parameters(Write):
     Write the number of parameters of a model with sinusoids and post-norm as one formula of V, N, d_model, d_ff, h, d_k
     and d_v: `formula(c)`, where `c` is a `TransformerConfig`. (Check it for every preset but E.)"""
     id, level, minutes, name = '06.7', 3, 20, 'formula'
-    hints = ("An attention has $d_{model} \\cdot h \\cdot (2d_k + 2d_v)$ weights.",
+    hints = ("An attention has $d_{model} \\cdot h \\cdot (2d_k + 2d_v)$ parameters.",
              "A layer pair has three attentions, two feed-forward networks and five LayerNorms.",
              "A LayerNorm has a gain and a bias for each feature, a feed-forward network two bias vectors.")
     def inputs(g):
