@@ -22,7 +22,7 @@ CAN = {
     '03': 'say what happens between two attentions, and what *position-wise* means',
     '04': 'use one matrix to read words and to score them',
     '05': 'tell a model the order of the words with sines and cosines',
-    '06': 'build the whole model from its parts, and check that its masks hold',
+    '06': 'build the whole model from its parts, and train it until it translates',
     '06a': 'say what residuals and norms are good for, and where the norm may stand',
     '07': 'count what each kind of layer costs, and how far apart two words lie in it',
     '07a': 'write the recurrent and the convolutional model that came before',
