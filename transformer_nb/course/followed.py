@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from .drawings import KEY, OUTPUT, QUERY, VALUE, canvas, line, note
+from .drawings import KEY, OUTPUT, PAINT, QUERY, VALUE, canvas, line, note
 from ..positional_encoding import sinusoids
 
 # %% ../../nbs/course/followed.ipynb #follmats
@@ -59,7 +59,7 @@ def follow() -> dict[str, Tensor]: # Station to its numbers
 
 # %% ../../nbs/course/followed.ipynb #folldrw1
 WIDTH, HEIGHT = .95, .8           # of a number's cell
-PLAIN, BLUE = '#f2f2f2', '#cfe5f5'
+PLAIN, BLUE = PAINT['plain'], PAINT['attention']
 STATIONS = {  # station: lesson, middle, height, colour, what stands beside it
     'embedding': ('04', 8, 1, PLAIN, '2 · row of E'), 'position': ('05', 8, 2.1, PLAIN, '+ position 1'),
     'x': ('01', 8, 3.4, PLAIN, 'x'),

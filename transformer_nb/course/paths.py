@@ -88,5 +88,5 @@ def hours(
     without:list         # Numbers of those that are read alone
 ) -> float:
     "How long a way through the course takes."
-    times = {number: minutes(path) for number, path in lessons(folder).items()}
-    return (sum(times[n][1] for n in with_exercises) + sum(times[n][0] for n in without)) / 60
+    path = lessons(folder)
+    return (sum(minutes(path[n])[1] for n in with_exercises) + sum(minutes(path[n])[0] for n in without)) / 60

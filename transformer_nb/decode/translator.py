@@ -23,7 +23,7 @@ from ..data.tokenizer import check_tokenizer
 from .alignment import align_words
 from .search import Hypothesis, beam_search, length_penalty, sample as draw, wide
 from .text import SENTENCE_END, as_written, clean, naturally, rejoin, split_text
-from .viewer import KINDS, attention_viewer, norms_of
+from .viewer import attention_viewer, norms_of_ids
 from ..interop.marian import read_model
 from ..parts.inference import Inference, evaluating, inference, own_precision
 from ..parts.look_inside import attention_maps
@@ -212,8 +212,7 @@ class Translator:
     ):           # viewer.Viewer, with the norms of the values
         "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
         ids = self._looked_at(text)
-        norms = self.maps(*ids, look=norms_of)
-        return attention_viewer(self.maps(*ids) | {'norms': {kind: norms[kind] for kind in KINDS}})
+        return attention_viewer(self.maps(*ids) | {'norms': norms_of_ids(self, *ids)})
 
     @own_precision()
     def maps(self,

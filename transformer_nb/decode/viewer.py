@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/attention_maps.html.md"""
 
 # %% auto #0
 __all__ = ['KINDS', 'PAGE', 'TITLES', 'VIEWER', 'labels', 'forced_attention', 'to_words', 'draw_map', 'plot_attention',
-           'norms_of', 'value_norms', 'compact', 'expand', 'Viewer', 'attention_viewer', 'plot_links']
+           'norms_of_ids', 'value_norms', 'compact', 'expand', 'Viewer', 'attention_viewer', 'plot_links']
 
 # %% ../../nbs/19_attention_maps.ipynb #bdf8c920
 import html
@@ -81,15 +81,20 @@ def plot_attention(
     return fig
 
 # %% ../../nbs/19_attention_maps.ipynb #b3d90f47
-def norms_of(
-    attention,   # A MultiHeadAttention
-    inputs:tuple, # Queries, keys and values that it was given
-    output       # Not needed
-) -> torch.Tensor: # ‖W_o v‖ of each head and key, shape (b, h, keys)
-    "To be looked for by `Translator.maps`: how long the vector is that each head makes of each value."
+def _norms(attention, inputs, output):
+    "Of one MultiHeadAttention and what it was given: ‖W_o v‖ of each head and key, shape (b, h, keys)."
     W_o = attention.W_o.weight.unflatten(1, (attention.h, -1))  # (d_model, h, d_v)
     v = attention.split(attention.W_v(inputs[2]))               # (b, h, keys, d_v)
     return torch.einsum('bhkv,mhv->bhkm', v, W_o).norm(dim=-1)
+
+def norms_of_ids(
+    translator,  # Whose model reads them
+    source:list, # Ids of a sentence, EOS included
+    target:list  # Ids of a translation, without EOS
+) -> dict:       # For 'encoder', 'decoder' and 'cross' the norms, shape (N, h, keys)
+    "As `value_norms`, where the ids are known."
+    found = translator.maps(source, target, _norms)
+    return {kind: found[kind] for kind in KINDS}
 
 def value_norms(
     translator, # The model that made the maps
@@ -98,8 +103,7 @@ def value_norms(
     "How long the vector is that each head makes of the value of each key; the weights say which share of it arrives."
     tokenizer = translator.tokenizer
     source, target = tokenizer.source.ids_of(maps['source']), tokenizer.target.ids_of(maps['target'])
-    found = translator.maps(source, target[:-1], norms_of)
-    return {kind: found[kind] for kind in KINDS}
+    return norms_of_ids(translator, source, target[:-1])
 
 # %% ../../nbs/19_attention_maps.ipynb #497e5c1f
 def compact(
