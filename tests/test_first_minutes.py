@@ -185,7 +185,7 @@ def test_demo_proposes_commands_that_work(tmp_path, monkeypatch):
     "A demo on few sentences, then what it prints under Next, with a small corpus in place of FOLDER."
     shutil.copy(ROOT/'settings.ini', tmp_path)
     monkeypatch.setenv('TNB_PROFILE', 'ci')
-    few = {name: pairs if name == 'train' else pairs[:20] for name, pairs in sentence_pairs(2000).items()}
+    few = {name: pairs if name == 'train' else pairs[:8] for name, pairs in sentence_pairs(2000).items()}
     monkeypatch.setattr(corpora, 'sentence_pairs', lambda *args: few)  # what has learned for seconds writes long lines
     status, out, err = tnb('tnb-demo', '--out', 'runs/demo', '--steps', 12, cwd=tmp_path)
     assert status == 0 and 'ends after 12 steps' in err and '12 of 12 steps' in err, err
