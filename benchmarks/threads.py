@@ -7,7 +7,7 @@ with as many as there are cores (`--threads`). `product` is one matrix product, 
 machine can gain at best. Times are by the clock, and other programs may be running: passes are short, both numbers of
 threads take turns, and the fastest pass of each counts. Started again on the same machine, it goes on: what is faster
 replaces what is in the file, and `times` counts the starts. `chain` is counted, not timed: matrix products that must
-wait for one another. Writes results/threads.json, which the lesson on self-attention reads.
+wait for one another. Writes results/threads.json, which nbs/further/second_thread.ipynb reads.
 """
 import argparse
 import os

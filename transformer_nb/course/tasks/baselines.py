@@ -126,9 +126,14 @@ class Glu(Write):
     r"""A gate without a state
 
     Write `glu(x)` for the two halves side by side, shape $(\dots, 2d)$: $v([A\; B]) = A \circ \sigma(B)$."""
-    id, level, minutes, name = '07a.2', 1, 3, 'glu'
+    id, level, minutes, name, first = '07a.2', 1, 3, 'glu', True
     hints = ("`x.chunk(2, -1)` gives the two halves of the last axis.", "One half is a signal, the other one a gate.")
-    solution = "The same as `F.glu(x)`."
+    start = '''
+def glu(
+    x  # Two vectors side by side at each position, shape (..., 2d)
+):     # Shape (..., d)
+    ...  # your code
+'''
     def inputs(g):
         yield 2*torch.randn(1, 2, generator=g),
         yield 2*torch.randn(4, 6, generator=g),
@@ -193,7 +198,7 @@ class Reach(Value):
              12: ('one-side-only', "that is the way to one side; both sides count, and the position itself"),
              5: ('one-layer', "that is one layer; the next one sees what its neighbours have seen"),
              15625: ('power', "the sight grows by the same number in each layer; only with dilation it is multiplied"),
-             31: ('lesson', "that is the lesson's example, 15 layers with k = 3")}
+             27: ('lesson', "that is the lesson's example, ConvS2S with its 15 layers")}
 
 class Peeking(Value):
     """A peeking decoder

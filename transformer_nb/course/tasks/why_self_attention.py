@@ -291,14 +291,18 @@ class Holes(Value):
     many of the positions 0 … 32 are *not* connected with position 0? Count."""
     id, level, minutes, kind = '07.5', 2, 10, 'predict'
     hints = ("`path_lengths` takes a list of patterns as well, one for each layer. `Convolution(8, 5, dilation)` is "
-             "centred.", "`dependencies(Convolution(8, 5, 5**level), torch.randn(1, 33, 8))` for the three levels; "
-             "then count the infinite lengths in column 0.")
+             "centred.", "With `layer = Convolution(8, 5, 5**level)`, take "
+             "`flow(lambda x: layer(x[None])[0], torch.randn(33, 8))` for the three levels; then count the infinite "
+             "lengths in column 0.")
     right = 18
     solution = r"""18, more than half of them:
 
     ```python
-    centred = [dependencies(Convolution(8, 5, 5**level), torch.randn(1, 33, 8)) for level in range(3)]
-    holes = path_lengths(centred).isinf()
+    def centred(level):
+        layer = Convolution(8, 5, 5**level)
+        return flow(lambda x: layer(x[None])[0], torch.randn(33, 8))
+
+    holes = path_lengths([centred(level) for level in range(3)]).isinf()
     print(f'{holes[:, 0].sum()} positions; {holes.float().mean():.0%} of all pairs; 4 sees 0: {not holes[4, 0]}')
     ```
 
