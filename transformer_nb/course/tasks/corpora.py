@@ -34,7 +34,7 @@ class Lines(Write):
 
     Write `read_lines(path)` for a text file that is not packed: a list of its lines, without the line ends. Take its
     bytes, cut them at newline characters (`b'\n'`) only, and let `decode_line(line, path, i)` make text of each line,
-    where `i` counts from 1. (What cannot be read at all comes later.)"""
+    where `i` counts from 1."""
     id, level, minutes, builds = '08.1', 2, 10, 'data.corpora.read_lines'
     hints = ("`Path(path).read_bytes()` reads everything as it is. `open(path)` would already change the line ends.",
              "A newline *ends* a line. After `split(b'\\n')`, is there one piece too many?",

@@ -203,64 +203,96 @@ class Join(Write):
             "everything is joined into one piece; only the two pieces of the pair are"
             return (''.join(pieces),)
 
-# %% ../../../nbs/course/tasks/09_tokenizer.ipynb #514b51e4
+# %% ../../../nbs/course/tasks/09_tokenizer.ipynb #16261a31
 class MergePairs(Write):
-    """Pairs instead of strings
+    """When to stop
 
-    Our own `merges` returns joined strings only, and `cut` wants pairs. Write `merge_pairs(words, n)` for a dictionary
-    of words and their counts: the list of the first `n` pairs, in the order in which they are found. Then cut `'the'`
-    with `cut`, and compare the result with SentencePiece's."""
-    id, level, minutes, name = '09.3', 2, 5, 'merge_pairs'
-    hints = ("Append `pair` instead of `''.join(pair)`.", "Every round: find the pair, keep it, join it in all words.")
-    solution = "`cut('the', merge_pairs(words, 60))` gives the pieces of `tokenizer.encode(['the'])`: `▁the` alone."
+    `learn` is told how many rounds to make. Other programs stop where a pair is too rare to be worth a piece. Write
+    `merge_pairs(words, least)` for a dictionary of words and their counts: the pairs in the order in which they are
+    found, as long as the pair occurs at least `least` times. (How many are these for the words of the lesson, if a pair
+    is to occur 100 times?)"""
+    id, level, minutes, name = '09.3', 2, 8, 'merge_pairs'
+    hints = ("Every round: find the pair, and count how often it stands in the words as they are spelled now. Count "
+             "before you join.",
+             "`list(zip(pieces, pieces[1:])).count(pair)` is how often it stands in one word; a word that occurs `n` "
+             "times has it `n` times as often.")
+    solution = "`len(merge_pairs(words, 100))` says how many; they are the first ones of `merges`."
     def inputs(g):
-        yield {'ab': 3, 'b': 1, 'cab': 1}, 1
-        yield {'the': 6, 'he': 4, 'ten': 3, 'hen': 1, 'is': 1, 'his': 1, 'sis': 1, 'this': 1}, 3
-        yield {''.join(word[1:]): k for word, k in _drawn(g, 3).items()}, 3
+        yield {'ab': 3, 'b': 1, 'cab': 1}, 4
+        yield {'the': 6, 'he': 4, 'ten': 3, 'hen': 1, 'is': 1, 'his': 1, 'sis': 1, 'this': 1}, 7
+        yield _with_a_limit(g)
 
-    def right(words, n):
-        spelled, found = {tuple('▁' + word): k for word, k in words.items()}, []
-        for _ in range(n):
-            found.append(most_frequent_pair(spelled))
-            spelled = {join(pieces, found[-1]): k for pieces, k in spelled.items()}
-        return found
+    def right(words, least):
+        spelled, found = {tuple('▁' + word): n for word, n in words.items()}, []
+        while True:
+            pair = most_frequent_pair(spelled)
+            count = sum(n*list(zip(pieces, pieces[1:])).count(pair) for pieces, n in spelled.items())
+            if count < least: return found
+            found.append(pair)
+            spelled = {join(pieces, pair): n for pieces, n in spelled.items()}
 
     class wrong:
-        def strings(words, n):
-            "these are the joined strings, as `merges` gives them; keep the pairs"
-            return [''.join(pair) for pair in MergePairs.right(words, n)]
+        def strings(words, least):
+            "these are the joined pieces; keep the pairs, which is what `cut` needs"
+            return [''.join(pair) for pair in MergePairs.right(words, least)]
 
-        def never_joined(words, n):
-            "the same pair again and again: what was found must be joined in all words before the next round"
-            return MergePairs.right(words, 1)*n
+        def one_too_many(words, least):
+            "the last pair is too rare already: count it before you keep it"
+            return _rounds(words, len(MergePairs.right(words, least)) + 1)
 
-        def all_at_once(words, n):
-            "these are the n most frequent pairs of the first round; after a join the pairs must be counted again"
-            pairs = _counted({tuple('▁' + word): k for word, k in words.items()}, _neighbours)
-            return [pair for pair, _ in pairs.most_common(n)]
+        def one_too_few(words, least):
+            "the last pair is missing"
+            return MergePairs.right(words, least)[:-1]
 
-        def no_mark(words, n):
+        def more_than(words, least):
+            "`at least` is ≥: a pair that occurs exactly `least` times is kept"
+            return MergePairs.right(words, least + 1)
+
+        def all_at_once(words, least):
+            "these are the frequent pairs of the first round; after a join the pairs must be counted again"
+            pairs = _counted(_spelled(words), _neighbours)
+            return [pair for pair, n in pairs.most_common() if n >= least]
+
+        def no_mark(words, least):
             "the mark ▁ for the start of a word is missing"
-            return _rounds({tuple(word): k for word, k in words.items()}, n)
+            spelled, found = {tuple(word): n for word, n in words.items()}, []
+            while (pair := most_frequent_pair(spelled)) and _counted(spelled, _neighbours)[pair] >= least:
+                found.append(pair)
+                spelled = _join_all(spelled, pair)
+            return found
 
-        def words_once(words, n):
+        def words_once(words, least):
             "each word is counted once; it must count as often as it occurs"
-            return _rounds({tuple('▁' + word): 1 for word in words}, n)
+            return MergePairs.right(dict.fromkeys(words, 1), least)
 
-        def last_only(words, n):
-            "that is the pair of the last round alone; give back all of them"
-            return MergePairs.right(words, n)[-1]
+        def as_many(words, least):
+            "so many rounds would `learn` make; here `least` says how often a pair must occur"
+            return _rounds(words, least)
 
-        def one_less(words, n):
-            "the last round is missing"
-            return MergePairs.right(words, n)[:-1]
+        def number(words, least):
+            "that is how many pairs there are; give back the pairs themselves"
+            return len(MergePairs.right(words, least))
 
-def _rounds(spelled, n):
-    found = []
-    for _ in range(n):
+def _spelled(words): return {tuple('▁' + word): n for word, n in words.items()}
+
+def _rounds(words, n):
+    "The first pairs that are found; fewer where everything is joined before."
+    spelled, found = _spelled(words), []
+    while len(found) < n and any(len(pieces) > 1 for pieces in spelled):
         found.append(most_frequent_pair(spelled))
         spelled = _join_all(spelled, found[-1])
     return found
+
+def _with_a_limit(g):
+    "Words, and how often the third pair occurs; the fourth is rarer."
+    while True:
+        words = {''.join(pieces[1:]): n for pieces, n in _drawn(g, 4).items()}
+        spelled, tops = _spelled(words), []
+        for _ in range(4):
+            pair, n = _counted(spelled, _neighbours).most_common(1)[0]
+            tops.append(n)
+            spelled = _join_all(spelled, pair)
+        if tops[2] > tops[3]: return words, tops[2]
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #217a6c47
 class InOrder(Value):
