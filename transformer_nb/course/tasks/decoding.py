@@ -358,8 +358,8 @@ for _ in range(len(right) + 1): going = narrow_step(next_logp, going, 2)
 len(going)
 ```""")
     right = 0
-    solution = """0. The narrow beam loses a place with every hypothesis that ends, and after $k$ of them nothing is left
-    to search. With `beam_step` 2 hypotheses go on at the same place."""
+    solution = """0. The narrow beam loses a place with every hypothesis that ends, and after $k$ of them nothing is
+    left to search. With `beam_step` 2 hypotheses go on at the same place."""
     wrong = {2: ('twice-as-many', "so it is with `beam_step`: for each that ends there is another one that goes on"),
              1: ('one-end', "both outputs end in this step, and each takes a place"),
              4: ('candidates', "that is more than a beam of 2 can hold")}
@@ -529,8 +529,8 @@ test_eq(scores(may_stop), scores(never))
 sum(a < b for a, b in zip(scores(hasty), scores(may_stop)))
 ```""")
     right = 10
-    solution = """In 10 of 100, with `return bool(found)`. The safe rule gives exactly the scores of the search that never
-    stops early."""
+    solution = """In 10 of 100, with `return bool(found)`. The safe rule gives exactly the scores of the search that
+    never stops early."""
     wrong = {0: ('no-harm', "a better output may end later: count again, and see that `hasty` is asked"),
              39: ('search-errors', "that is how often a beam of 2 misses the best of *all* outputs; compare with "
                                    "`may_stop`"),
