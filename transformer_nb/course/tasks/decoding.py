@@ -121,8 +121,8 @@ def greedy(
 class LengthPenalty(Write):
     r"""The length penalty
 
-    Write `length_penalty(length, alpha)`, the $lp$ of the formula at the beginning of this lesson. The length is a
-    number or a tensor of numbers, and EOS is counted in it already."""
+    Write `length_penalty(length, alpha)`, the $lp$ of the paper's formula above. The length is a number or a tensor
+    of numbers, and EOS is counted in it already."""
     id, level, minutes, builds = '15.2', 1, 3, 'decode.search.length_penalty'
     hints = ("Add 5, divide by 6, and take the power at last.", "Mind the brackets: `**` comes before `/` and `+`.")
     def inputs(g):
@@ -343,29 +343,26 @@ def _going(logp): return logp.index_fill(1, torch.tensor([2]), -inf)
 class TooEarly(Value):
     """An end too early
 
-    Change the search so that it takes only the best $k$ candidates instead of $2k$. How many open hypotheses are left
-    for our question, with a beam of 2, after the step in which its two outputs end?"""
+    Change `beam_step` so that it takes the best $k$ candidates first, and then leaves out those that end. How many
+    hypotheses go on for our question, with a beam of 2, after the step in which its two outputs end?"""
     id, level, minutes, kind = '15.5', 2, 10, 'predict'
     hints = ("How many candidates are there in that step, and how many of them end?",
-             """Count the rows of the beam that still have a finite log-probability:
+             """Count what is left:
 
 ```python
-class Narrow(BeamSearch):
-    def candidates(self):
-        return [t[:, :self.k] for t in super().candidates()]
+def narrow_step(next_logp, going, k):
+    return [(total, ids) for total, ids in candidates(next_logp, going)[:k] if ids[-1] != EOS]
 
-with torch.inference_mode():
-    for kind in (BeamSearch, Narrow):
-        search = kind(ready, question, 2, 0., 2)
-        for _ in range(len(right) + 1): search.step()
-        print(kind.__name__, search.logp.isfinite().sum().item(), 'open hypotheses')
+going = [(0., [])]
+for _ in range(len(right) + 1): going = narrow_step(next_logp, going, 2)
+len(going)
 ```""")
     right = 0
-    solution = """0. The narrow beam loses a row with every hypothesis that ends, and after $k$ of them nothing is left
-    to search. `BeamSearch` has 2 open hypotheses at the same place."""
-    wrong = {2: ('twice-as-many', "so it is with 2k candidates: for each that ends there is another one that goes on"),
+    solution = """0. The narrow beam loses a place with every hypothesis that ends, and after $k$ of them nothing is
+    left to search. With `beam_step` 2 hypotheses go on at the same place."""
+    wrong = {2: ('twice-as-many', "so it is with `beam_step`: for each that ends there is another one that goes on"),
              1: ('one-end', "both outputs end in this step, and each takes a place"),
-             4: ('candidates', "that is the number of candidates with 2k; the beam holds 2")}
+             4: ('candidates', "that is more than a beam of 2 can hold")}
 
 class CannotStop(Value):
     r"""A model that cannot stop
@@ -386,10 +383,12 @@ class CannotStop(Value):
                    c='a larger α makes them longer, and for α = 2 some exceed their limit',
                    d='all of them stop after a few tokens, since every token costs probability')
     hints = ("What is divided by what? Which output gains by a larger divisor?",
-             "A loop over `alpha`, a mean over the sentences. `max_lengths` gives the limits.",
+             "A loop over `alpha`, a mean over the sentences. `max_lengths` of `decode.search` gives the limits.",
              """After the model and the rows:
 
 ```python
+from transformer_nb.decode.search import max_lengths
+
 alphas = (0., .3, .6, 1., 2.)
 lengths = [[len(hyps[0].ids) for hyps in beam_search(babbler, rows, alpha=alpha)] for alpha in alphas]
 assert all(n <= most for row in lengths for n, most in zip(row, max_lengths(babbler, rows).tolist()))
@@ -407,10 +406,11 @@ plt.ylabel('mean length (tokens)');
 class NoGreedyPath(Value):
     """Without the greedy path
 
-    Plain beam search keeps no row for the greedy path. With a hundred random models and all 81 sources of four tokens,
-    2,708 greedy outputs come to an end. Plain search with a beam of 2 does worse than greedy search in nine of these
-    cases; with `keep_greedy=True` it is none. (There is no length penalty; the last hint has the code that counts.) How
-    can a search that keeps two prefixes find something worse than one that keeps a single one?"""
+    Can beam search find a worse output than greedy search? With a hundred random models, all 81 sources of four tokens
+    and no length penalty, 2,708 greedy outputs come to an end. Plain search with a beam of 2 does worse than greedy
+    search in nine of these cases. With `keep_greedy=True`, by which the library's `beam_search` always keeps the prefix
+    that greedy search has, it is none. How can a search that keeps two prefixes find something worse than one that
+    keeps a single one? (The last hint has the code that counts.)"""
     id, level, minutes, kind = '15.7', 3, 10, 'explain'
     options = dict(a='it cannot: the nine differ by rounding only',
                    b='two others are better for a moment and push the greedy prefix out; later both fall behind',
@@ -450,7 +450,7 @@ class MayStop(Write):
     alpha)`. `found` are the scores of the outputs that have ended, log-probabilities over the length penalty. `going`
     are the log-probabilities of the open prefixes, each of `length` tokens; `limit` is the length of the longest
     permitted output. Is it certain that nothing better can come? True or False."""
-    id, level, minutes, name = '15.8', 2, 10, 'may_stop'
+    id, level, minutes, name, first = '15.8', 2, 10, 'may_stop', True
     hints = ("As long as nothing has ended, the search goes on.",
              "The log-probability of the best open prefix can only fall. At which length is its divisor largest?",
              "Compare `max(found)` with `max(going)/length_penalty(limit, alpha)`.")
@@ -513,27 +513,26 @@ class MayStop(Write):
 class Hasty(Value):
     """Stopping too early
 
-    `Patient` above never stops before the limit. Write a `Hasty` search that stops when the first hypothesis has ended.
-    In how many of the hundred `cases`, with a beam of 2, does it end with a worse output than `BeamSearch`?"""
+    `beam_one` takes a rule for stopping; with `never` it goes on to the limit. Write a rule `hasty` that stops when the
+    first output has ended. In how many of the hundred `cases`, with a beam of 2, does the search end with a worse
+    output than by `may_stop`?"""
     id, level, minutes, kind = '15.9', 2, 15, 'predict'
-    hints = ("A search stops when its finished hypotheses have reached the bound. Which bound is always reached?",
+    hints = ("A rule gets what `may_stop` gets. Which of the five arguments tells whether an output has ended?",
              """Count with:
 
 ```python
-class Hasty(BeamSearch):
-    def bound(self): return ...
+def hasty(found, going, length, limit, alpha): return ...
 
-with torch.inference_mode():
-    kinds = Hasty, BeamSearch, Patient
-    hasty, ours, patient = ([kind(*case, 2, .6, 1).run()[0][0] for case in prepared] for kind in kinds)
-test_eq(ours, patient)
-sum(a.score < b.score for a, b in zip(hasty, ours))
+def scores(rule): return [max(beam_one(ask, 5, 2, stop=rule), default=(-inf, []))[0] for ask in cases]
+
+test_eq(scores(may_stop), scores(never))
+sum(a < b for a, b in zip(scores(hasty), scores(may_stop)))
 ```""")
     right = 10
-    solution = """In 10 of 100. A bound of `torch.full_like(self.logp[:, 0], -1e9)` is always reached. The safe rule
-    gives exactly the outputs of the patient search."""
-    wrong = {0: ('no-harm', "a better output may end later: count again, with a bound that is always reached"),
+    solution = """In 10 of 100, with `return bool(found)`. The safe rule gives exactly the scores of the search that
+    never stops early."""
+    wrong = {0: ('no-harm', "a better output may end later: count again, and see that `hasty` is asked"),
              39: ('search-errors', "that is how often a beam of 2 misses the best of *all* outputs; compare with "
-                                   "`BeamSearch`"),
+                                   "`may_stop`"),
              90: ('as-good', "in so many cases it ends with an output that is as good"),
-             100: ('always', "in most cases the first output that ends is the one of the patient search, too")}
+             100: ('always', "in most cases the first output that ends is also the best that this beam finds")}
