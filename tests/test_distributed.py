@@ -85,6 +85,13 @@ def test_resume_with_another_number_of_processes(alone, tmp_path):
     assert_same(train(tmp_path, 6, '--resume', processes=2), alone)
 
 
+@pytest.mark.skipif(TORCH < (2, 9), reason='sharding on a CPU')
+def test_a_sharded_run_is_resumed(alone, tmp_path):
+    "Its weights and its optimizer's moments are cut into pieces again."
+    train(tmp_path, 2, '--shard', processes=2)
+    assert_same(train(tmp_path, 6, '--shard', '--resume', processes=2), alone)
+
+
 @pytest.mark.parametrize('victim', [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_one_killed_process_ends_the_run(tmp_path, victim):
     "The others do not wait for ever, and what is on disk can be resumed, here by one process."
