@@ -66,8 +66,8 @@ class Save(Write):
     reads `path` must find the old file or the new one, whole, at every moment. If it fails, the error goes on to the
     caller, and no half-written file is left."""
     id, level, minutes, builds, name, first = '13.1', 2, 12, 'checkpoints.save', 'save', False
-    solution = """The library does so with whole folders, in the notebook [Checkpoints](checkpoints.ipynb). It also waits
-    until all bytes have left the memory of the operating system, before it renames."""
+    solution = """The library does so with whole folders, in the notebook [Checkpoints](checkpoints.ipynb). Before it
+    renames, it also waits until all bytes have left the memory of the operating system."""
     hints = ("Which file may be half written without any harm?",
              "Write to another name in the same folder, `path.with_name('.new')`, then `os.replace` it onto `path`.",
              "`try: write(new, text)`, then `os.replace(new, path)`, and `finally: new.unlink(missing_ok=True)`: after "
@@ -394,9 +394,9 @@ class Count(Write):
     id, level, minutes, name = '13.4', 1, 6, 'count'
     hints = ("Each entry of the table has a `shape`. How many numbers does a tensor of the shape [2, 3] have?",
              "`math.prod(entry['shape'])`; for a single number the shape is empty, and the product of nothing is 1.")
-    solution = """With the names of that notebook: `table, numbers = read_by_hand(ckpt/'model.safetensors')`, and then `count(table)` equals
-    `sum(p.numel() for p in model.parameters())`; `len(numbers)` is four times that, four bytes for each. The sinusoids
-    of the positions are not in the file: they are computed anew."""
+    solution = """With the names of that notebook: `table, numbers = read_by_hand(ckpt/'model.safetensors')`, and then
+    `count(table)` equals `sum(p.numel() for p in model.parameters())`; `len(numbers)` is four times that, four bytes
+    for each. The sinusoids of the positions are not in the file: they are computed anew."""
     def inputs(g):
         def table(*kinds):
             end, found = 0, {}

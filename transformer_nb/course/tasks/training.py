@@ -667,9 +667,10 @@ class OtherSeed(Value):
     hints = ("When are the initial weights drawn: before the trainer is made, or after?",
              "The trainer is this lesson's loop. Where would a seed of its own go there?")
     right = 'b'
-    solution = """b: `seed` is a setting of the run. `Batches` makes the order with it, and the seed of each micro-batch,
-    which decides what dropout draws, is made of it, the step and the place. The initial weights come from
-    `torch.manual_seed(0)` in `new_model`, before there are any settings; so they stay. The command `tnb-train` takes its `--seed` for all three."""
+    solution = """b: `seed` is a setting of the run. `Batches` makes the order with it, and the seed of each
+    micro-batch, which decides what dropout draws, is made of it, the step and the place. The initial weights come from
+    `torch.manual_seed(0)` in `new_model`, before there are any settings; so they stay. The
+    command `tnb-train` takes its `--seed` for all three."""
     wrong = {'a': ('weights-too', "the model is made after `torch.manual_seed(0)`, whatever the settings say"),
              'c': ('no-dropout', "the trainer seeds torch's random numbers by the settings' seed, the step and the "
                                  "place; so dropout draws other zeros"),
@@ -687,8 +688,8 @@ class Epochs(Value):
     right, digits = 4, 2
     solution = """4: 24 steps of one micro-batch each would be two thirds of an epoch,
     `24/len(Batches(pairs, 1024).epoch(0))`; with six micro-batches a step they are six times as much. In the same way
-    the paper's 25,000 tokens become six micro-batches of 4,096. A step then takes six times as long, and its gradient is
-    less noisy. On a small corpus and in a short run, many noisy updates are usually worth more than a few exact
+    the paper's 25,000 tokens become six micro-batches of 4,096. A step then takes six times as long, and its gradient
+    is less noisy. On a small corpus and in a short run, many noisy updates are usually worth more than a few exact
     ones."""
     wrong = {.67: ('one-a-step', "that is with one micro-batch a step; now a step takes six of them"),
              144: ('micro-batches', "that is how many micro-batches the run takes; how many of them are an epoch?"),
@@ -721,9 +722,9 @@ class FiniteLoss(Value):
              "The loss of step 700 was looked at. What else goes into the update?")
     right = 'b'
     solution = r"""b: in step 700 the loss was a number, and a gradient was not: an intermediate result of `backward`
-    was too large, or divided by 0. Adam made NaN of it. The trainer's `train_step` therefore looks at the norm of all gradients, too,
-    which is infinite or NaN if one of them is, and it does so before the update. Clipping does not help: it
-    multiplies by 1 over the norm, and $\infty \cdot 0$ is NaN."""
+    was too large, or divided by 0. Adam made NaN of it. The trainer's `train_step` therefore looks at the norm
+    of all gradients, too, which is infinite or NaN if one of them is, and it does so before the update. Clipping does
+    not help: it multiplies by 1 over the norm, and $\infty \cdot 0$ is NaN."""
     wrong = {'a': ('after-the-update', "after the update it is too late to refuse it; and the loss was computed before "
                                        "it, so it would still be 5.1"),
              'c': ('clipping', "clipping divides by the norm; if that is infinite, the gradient becomes ∞ · 0, which "
