@@ -428,7 +428,7 @@ def filled(blank, tmp_path_factory):
     "Cell by cell, the solutions are written where the stubs stand."
     folder = tmp_path_factory.mktemp('filled')/'course'
     shutil.copytree(blank, folder)
-    for path in (folder/'nbs').rglob('[0-9]*.ipynb'):
+    for path in (folder/'nbs').rglob('*.ipynb'):
         nb, solutions = json.loads(path.read_text()), code_cells(ROOT/path.relative_to(folder))
         for cell in nb['cells']:
             if 'raise NotImplementedError("' not in ''.join(cell['source']): continue

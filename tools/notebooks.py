@@ -4,7 +4,8 @@ import json
 KERNEL = {'kernelspec': {'display_name': 'python3', 'language': 'python', 'name': 'python3'}}
 
 # They are beside the path, but lie flat, as their modules do.
-GROUND = 'config.ipynb', 'core.ipynb', 'devices.ipynb', 'errors.ipynb', 'files.ipynb', 'variants.ipynb',
+GROUND = ('checkpoints.ipynb', 'config.ipynb', 'core.ipynb', 'devices.ipynb', 'errors.ipynb', 'files.ipynb',
+    'variants.ipynb')
 
 
 def text_of(cell):

@@ -27,6 +27,7 @@ LIT = {page: (part,) for part, (page, _, _) in LESSONS.items()} | {  # which par
     "batching.html": ("tokens",),
     "optimizer.html": WHOLE,
     "regularization.html": ("positions", "add", "next"),
+    "averaging.html": WHOLE,
     "checkpoints.html": WHOLE,
     "training.html": WHOLE,
     "evaluation.html": ("next",),

@@ -32,7 +32,7 @@ CAN = {
     '10': 'make batches of similar length with little padding',
     '11': 'train with Adam and a learning rate that first rises and then falls',
     '12': 'use dropout and label smoothing, and measure what they do',
-    '13': 'save models, resume a run, and average the last checkpoints',
+    '13': 'average the last checkpoints of a run, and say when that helps',
     '14': 'train a Transformer from a corpus to a translation',
     '15': 'write greedy search and beam search',
     '15b': 'compute BLEU by hand, and say how sure a score is',

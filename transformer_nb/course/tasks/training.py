@@ -658,35 +658,38 @@ class Snapshot(Write):
 class OtherSeed(Value):
     """Another seed
 
-    A run has three sources of randomness: the initial weights, the order of the batches, and dropout. Which of them
-    differ between `trainer` above and `new_trainer('other', seed=1)`?"""
+    A run has three sources of randomness: the initial weights, the order of the batches, and dropout. In the lesson,
+    `trainer_of(new_model(), 'fast')` makes a trainer. Its `TrainingConfig` has `seed=0`, unless another is given. Which
+    of the three differ for a second trainer, made in the same way, but with `seed=1` in its `TrainingConfig`?"""
     id, level, minutes, kind = '14.6', 1, 5, 'predict'
     options = dict(a='all three', b='the order of the batches and dropout', c='the order of the batches alone',
                    d='the initial weights and dropout')
-    hints = ("Where does this `seed` go? Look at `new_trainer` and at `new_model`: which of them has it?",)
+    hints = ("When are the initial weights drawn: before the trainer is made, or after?",
+             "The trainer is this lesson's loop. Where would a seed of its own go there?")
     right = 'b'
-    solution = """b: `seed` is a setting of the run. `Batches` makes the order with it, and `_accumulate` what dropout
-    draws. The initial weights come from `seed_everything(0)` in `new_model`, before there are any settings; so
-    they stay. The command `tnb-train` takes its `--seed` for all three."""
-    wrong = {'a': ('weights-too', "the model is made after `seed_everything(0)`, whatever the settings say"),
-             'c': ('no-dropout', "`_accumulate` seeds torch's random numbers by the settings' seed, the step and the "
+    solution = """b: `seed` is a setting of the run. `Batches` makes the order with it, and the seed of each
+    micro-batch, which decides what dropout draws, is made of it, the step and the place. The initial weights come from
+    `torch.manual_seed(0)` in `new_model`, before there are any settings; so they stay. The
+    command `tnb-train` takes its `--seed` for all three."""
+    wrong = {'a': ('weights-too', "the model is made after `torch.manual_seed(0)`, whatever the settings say"),
+             'c': ('no-dropout', "the trainer seeds torch's random numbers by the settings' seed, the step and the "
                                  "place; so dropout draws other zeros"),
-             'd': ('weights-not-order', "it is the other way round: the weights are drawn after `seed_everything(0)`, "
-                                        "and `Batches` is given the seed")}
+             'd': ('weights-not-order', "it is the other way round: the weights are drawn after "
+                                        "`torch.manual_seed(0)`, and `Batches` is given the seed")}
 
 class Epochs(Value):
     """Steps and epochs
 
-    An epoch is every sentence pair once. `trainer` took 24 steps, of one micro-batch of 1,024 tokens each. How many
-    epochs are 24 steps with `grad_accum_steps=6` and the same micro-batches?"""
+    An epoch is every sentence pair once. The lesson's 2,000 pairs make 36 micro-batches of up to 1,024 tokens. How many
+    epochs are 24 steps of six such micro-batches each (`grad_accum_steps=6`)?"""
     id, level, minutes, kind = '14.7', 1, 5, 'predict'
     hints = ("An epoch is every micro-batch once. How many are there, and how many does a step take?",
-             "`len(trainer.batches.epoch(0))` is the number of micro-batches in an epoch.")
+             "`len(Batches(pairs, 1024).epoch(0))` is the number of micro-batches in an epoch, 36.")
     right, digits = 4, 2
-    solution = """4: the pairs make 36 micro-batches, so the 24 steps of `trainer` were two thirds of an epoch,
-    `24/len(trainer.batches.epoch(0))`; with six micro-batches a step they are six times as much. In the same way the
-    paper's 25,000 tokens become six micro-batches of 4,096. A step then takes six times as long, and its gradient is
-    less noisy. On a small corpus and in a short run, many noisy updates are usually worth more than a few exact
+    solution = """4: 24 steps of one micro-batch each would be two thirds of an epoch,
+    `24/len(Batches(pairs, 1024).epoch(0))`; with six micro-batches a step they are six times as much. In the same way
+    the paper's 25,000 tokens become six micro-batches of 4,096. A step then takes six times as long, and its gradient
+    is less noisy. On a small corpus and in a short run, many noisy updates are usually worth more than a few exact
     ones."""
     wrong = {.67: ('one-a-step', "that is with one micro-batch a step; now a step takes six of them"),
              144: ('micro-batches', "that is how many micro-batches the run takes; how many of them are an epoch?"),
@@ -719,9 +722,9 @@ class FiniteLoss(Value):
              "The loss of step 700 was looked at. What else goes into the update?")
     right = 'b'
     solution = r"""b: in step 700 the loss was a number, and a gradient was not: an intermediate result of `backward`
-    was too large, or divided by 0. Adam made NaN of it. `train_step` therefore looks at the norm of all gradients, too,
-    which is infinite or NaN if one of them is, and it does so before the update. Clipping does not help: it
-    multiplies by 1 over the norm, and $\infty \cdot 0$ is NaN."""
+    was too large, or divided by 0. Adam made NaN of it. The trainer's `train_step` therefore looks at the norm
+    of all gradients, too, which is infinite or NaN if one of them is, and it does so before the update. Clipping does
+    not help: it multiplies by 1 over the norm, and $\infty \cdot 0$ is NaN."""
     wrong = {'a': ('after-the-update', "after the update it is too late to refuse it; and the loss was computed before "
                                        "it, so it would still be 5.1"),
              'c': ('clipping', "clipping divides by the norm; if that is infinite, the gradient becomes ∞ · 0, which "
