@@ -121,7 +121,7 @@ class Cost(Write):
 
     Write `cost(W, h, head, measure)`: by how much does `measure()` fall when this head is silent? `W` is the weight of
     `W_o` as PyTorch keeps it, shape $(d_{model}, h\,d_v)$, and `measure` is a function without arguments, such as
-    `share_right`, that uses `W` as it stands. Afterwards `W` must be as it was, even if `measure` raises an error;
+    `pronouns_right`, that uses `W` as it stands. Afterwards `W` must be as it was, even if `measure` raises an error;
     the error goes on to the caller."""
     id, level, minutes, name, first = '19a.2', 2, 12, 'cost', True
     hints = ("A head is silent if its part of `W` is zero. The head's values come in by the columns of `W`; how many "
@@ -407,6 +407,8 @@ class HoldsItsWord(Value):
              """Run the layers by hand, with two words of the same number of pieces:
 
 ```python
+from transformer_nb.data.batching import pad
+
 a, b = (pad(translator.encode([text])) for text in ('the dog is sleeping .', 'the cat is sleeping .'))
 with torch.no_grad():
     x, y = translator.model.embed(a), translator.model.embed(b)
@@ -440,6 +442,8 @@ class Lengths(Write):
              """For the first layer of the encoder:
 
 ```python
+from transformer_nb.data.batching import pad
+
 m = translator.model.encoder[0].self_attention
 with torch.no_grad():
     x = translator.model.encoder[0].residuals[0].norm(translator.model.embed(pad(translator.encode([sentence]))))
@@ -538,11 +542,11 @@ class AddedLosses(Value):
                    c='heads stand in for each other: a loss of one says what it costs while the others are there',
                    d='a flat map is worse than no head at all, so single losses should be measured without the head')
     hints = ("What do the other 15 heads do while one is flat?",
-             "Cross-attention head 2.2 was the first way to the noun. Was there a second one?")
+             "Without head 2.2, were all pronouns wrong?")
     right = 'c'
-    solution = """c: one head's work is taken over by others as long as they can do it, as the second way to the noun
-    has shown. So single losses do not add up, and "this head costs nothing" does not mean "nothing needs what it
-    does". Take away several at once."""
+    solution = """c: one head's work is taken over by others as long as they can do it, as most pronouns without
+    head 2.2 have shown. So single losses do not add up, and "this head costs nothing" does not mean "nothing needs
+    what it does". Take away several at once."""
     wrong = {'a': ('adds-up', "losses add up only if every head has work of its own, which no other can do"),
              'b': ('too-few', "chance moves a share, but not from below one to five, and not for all 16 heads"),
              'd': ('flat', "the same was done in both measurements, so this cannot be the difference between them")}

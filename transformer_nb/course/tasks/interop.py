@@ -236,12 +236,12 @@ class Refused(Value):
     right = 'b'
     solution = """b: the whole model is an object of a class. To read it, Python must import that class and let it
     build the object, which is running a program that the file names. The others hold tensors in plain containers.
-    (Our `_state` reads (a) alone. For (c) and (d) it says that the file holds other things than numbers: it wants a
+    (`from_marian` reads (a) alone. For (c) and (d) it says that the file holds other things than numbers: it wants a
     table from names to tensors.)"""
     wrong = {'a': ('half', "tensors of 16 bits are tensors as well"),
              'c': ('nested', "a dict in a dict, and a number, are plain things: PyTorch reads it. (The lesson's "
-                   "`_state` then says that it wants a table of tensors alone.)"),
-             'd': ('list', "a list of tensors is a plain container: PyTorch reads it. (The lesson's `_state` then says "
+                   "`from_marian` then says that it wants a table of tensors alone.)"),
+             'd': ('list', "a list of tensors is a plain container: PyTorch reads it. (`from_marian` then says "
                    "that it wants names.)")}
 
 # %% ../../../nbs/course/tasks/20_interop.ipynb #t207task
