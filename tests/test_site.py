@@ -116,6 +116,16 @@ def test_language_tabs_switch_together():
     assert tabs["source"].startswith('::: {.panel-tabset group="language"}\n\n## English')
 
 
+def test_folds_of_languages_become_tabs():
+    "In Jupyter a tabset would be raw text; other folds, such as hints, stay."
+    summary = cell("<details><summary>In short</summary>\n\nOne.\n\n</details>\n\n"
+                   "<details><summary>日本語</summary>\n\n一。\n\n</details>\n\nMore.")
+    hint = cell("<details><summary>Hint</summary>\n\nLook.\n\n</details>")
+    rw.tabs_of(cells := [summary, hint])
+    tabs = "::: {.panel-tabset}\n\n## English\n\nOne.\n\n## 日本語\n\n一。\n\n:::\n\nMore."
+    assert [c["source"] for c in cells] == [tabs, "<details><summary>Hint</summary>\n\nLook.\n\n</details>"]
+
+
 def test_answers_become_anchors_once():
     taken = []
     assert rw.rewrite_answers("<!-- R4, R7 -->\nText", taken).startswith(
@@ -329,7 +339,8 @@ TOY = {
     "01_toy.ipynb": [
         cell("# A lesson\n\n> With everything\n\nBelow the title."),
         cell("#| default_exp toy", "code"),
-        cell("::: {.panel-tabset}\n\n## English\nHello.\n\n## 日本語\nこんにちは。\n\n:::\n\n## What it says\n\nMuch."),
+        cell("<details><summary>In short</summary>\n\nHello.\n\n</details>\n\n"
+             "<details><summary>日本語</summary>\n\nこんにちは。\n\n</details>\n\n## What it says\n\nMuch."),
         cell(EQUATION),
         cell("<!-- R1 -->\nThe answer."),
         cell(DOUBLE, "code"),

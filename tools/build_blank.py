@@ -161,7 +161,7 @@ def main(folder):
         own = {name: place for name, place in names.items() if place[0] == notebook}  # others may use a name, too
         rewrite(folder/'nbs'/notebook, lambda text: emptied(text, own) if exported(text) else text)
     nbs = folder/'nbs'
-    compared = [nbs/'22_exercises.ipynb', nbs/'widgets.ipynb', *(nbs/'course/tasks').glob('*.ipynb')]
+    compared = [nbs/'22_exercises.ipynb', nbs/'course/widgets.ipynb', *(nbs/'course/tasks').glob('*.ipynb')]
     for path in compared: rewrite(path, solved)
     subprocess.run([Path(sys.executable).with_name('nbdev-export')], cwd=folder, check=True)
     first, _ = next(iter(names.values()))

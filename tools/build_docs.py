@@ -24,7 +24,7 @@ from apidoc import DocFilter
 from site_access import add_access
 from site_checks import check_site
 from notebooks import text_of
-from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course
+from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course, rewrite_cells
 from site_figures import check_figures, lighten
 from site_front import add_front
 from site_reference import add_reference, check_reference, write_reference
@@ -37,6 +37,7 @@ from site_rewrites import (
     plain_description,
     rewrite_cell,
     rewrite_links,
+    tabs_of,
 )
 from site_math import set_formulas
 from site_search import add_search, write_index
@@ -128,6 +129,8 @@ def rewrite(cfg, processed, work, lessons):
     "Copy the processed notebooks to `work` and rewrite them there for smalldocs."
     shutil.copytree(processed, work, ignore=shutil.ignore_patterns(cfg.doc_path.name))
     renamed = page_names(work)
+    for name in renamed:
+        rewrite_cells(work / name, tabs_of)
     mark_course(work, lessons)
     for name in renamed:
         rewrite_notebook(work, name, renamed, cfg.doc_url)

@@ -12,7 +12,7 @@ LESSONS = {  # the parts of figure 1: the page of a lesson, its number and its t
     "embedding": ("embeddings.html", "04", "Embeddings and the softmax"),
     "positions": ("positional_encoding.html", "05", "Positional encoding"),
     "add": ("transformer.html", "06", "The Transformer"),
-    "norm": ("norms.html", "06a", "Residuals, norms and the first step"),
+    "norm": ("norms.html", "06a", "Post-norm and pre-norm"),
     "tokens": ("tokenizer.html", "09", "Tokenizer"),
     "next": ("decoding.html", "15", "Decoding"),
 }

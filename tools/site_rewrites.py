@@ -16,11 +16,26 @@ FORMULA = re.compile(r'([(\[“‘]*)<span class="math inline">[^<]*</span>([^\w
 LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
 
 
+FOLD = rf"^<details><summary>(?:In short|{'|'.join(LANGS)})</summary>$.*?^</details>$"
+FOLDS = re.compile(rf"(?:{FOLD}\n*)+", re.M | re.S)
+
+
 class SiteError(Exception):
     "Something in the notebooks that a reader would stumble over; the message names the notebook."
 
 
 # ---- cells
+
+def tabs_of(cells):
+    "Folds of one text in several languages, which can be read in Jupyter and on GitHub, become tabs."
+    def tabs(m):
+        found = re.findall(r"<summary>(.*?)</summary>$(.*?)^</details>$", m[0], re.M | re.S)
+        parts = [f"## {'English' if name == 'In short' else name}\n\n{text.strip()}\n\n" for name, text in found]
+        return f"::: {{.panel-tabset}}\n\n{''.join(parts)}:::\n\n"
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = FOLDS.sub(tabs, text_of(cell)).rstrip("\n")
+
 
 def outside_code(rewrite, text):
     "Apply `rewrite` to a Markdown text, leaving fenced and inline code as it is."

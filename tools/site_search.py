@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from notebooks import GROUND
 from site_rewrites import SiteError
 
-LIMIT = 400_000  # bytes
+LIMIT = 500_000  # bytes
 SUMMARY, SHOWN = 400, 100  # letters that are kept as they are: of what stands above the first heading, and of a section
 MORE = 300  # letters of the words that follow
 COMMON = 20  # pages that have a word: more, and it says nothing about a page

@@ -6,7 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/course/drawings.html.md"""
 
 # %% auto #0
 __all__ = ['PAINT', 'QUERY', 'KEY', 'VALUE', 'OUTPUT', 'canvas', 'note', 'box', 'line', 'fan', 'sublayer', 'entrance',
-           'exit_to_words', 'repeated', 'to_memory']
+           'exit_to_words', 'repeated', 'to_memory', 'one_attention', 'several', 'several_heads', 'figure_2',
+           'recurrent']
 
 # %% ../../nbs/course/drawings.ipynb #drawimpo
 import matplotlib.pyplot as plt
@@ -91,3 +92,55 @@ def to_memory(ax, start, turn, top):
     for dx, color, name in ((0, VALUE, 'V'), (1.3, KEY, 'K')):
         line(ax, turn, (turn[0] + dx, turn[1]), (turn[0] + dx, top), color=color)
         note(ax, turn[0] + dx + .3, top - .23, name, color=color)
+
+# %% ../../nbs/course/drawings.ipynb #8919ff38
+def one_attention(ax, x):
+    "Figure 2, left: the steps of equation 1 from below, in the column `x`."
+    steps = {2.2: 'MatMul: $QK^T$', 3.6: r'divide by $\sqrt{d_k}$', 5: 'mask (where needed)', 6.4: 'softmax',
+             7.8: 'MatMul: weights · $V$'}
+    for y, text in steps.items(): box(ax, x, y, text, 'attention' if 'MatMul' in text else 'plain', 4.2, .8)
+    for y in (2.6, 4, 5.4, 6.8): line(ax, (x, y), (x, y + .6))
+    for dx, name, color in ((-1.2, '$Q$', QUERY), (1.2, '$K$', KEY), (3, '$V$', VALUE)):
+        note(ax, x + dx, .5, name, color=color, fontsize=10)
+        if dx < 3: line(ax, (x + dx, .9), (x + dx, 1.8), color=color)
+    line(ax, (x + 3, .9), (x + 3, 7.8), (x + 2.1, 7.8), color=VALUE)
+    line(ax, (x, 8.2), (x, 9), color=OUTPUT)
+    note(ax, x, 9.3, 'output')
+
+def several(ax, x, y, text, kind, width, height=.8):
+    "The same box h times, one after the other."
+    for k in (2, 1, 0): box(ax, x + .22*k, y + .16*k, '' if k else text, kind, width, height)
+
+def several_heads(ax, x):
+    "Figure 2, right: linear maps, h attentions, their outputs side by side, and a last linear map."
+    for dx, name, color in ((-2.4, '$V$', VALUE), (0, '$K$', KEY), (2.4, '$Q$', QUERY)):
+        note(ax, x + dx, .5, name, color=color, fontsize=10)
+        line(ax, (x + dx, .9), (x + dx, 1.8), color=color)
+        line(ax, (x + dx, 2.6), (x + dx, 4), color=color)
+        several(ax, x + dx, 2.2, 'linear', 'plain', 1.7)
+    several(ax, x, 4.5, 'one attention per head', 'attention', 6.6, 1)
+    note(ax, x + 4.1, 4.8, 'h heads', ha='left')
+    for y, above, text in ((5, 6.2, 'concatenate'), (7, 7.6, 'linear'), (8.4, 9, '')):
+        line(ax, (x, y), (x, above), color=OUTPUT)
+        if text: box(ax, x, above + .4, text, 'plain', 4, .8)
+    note(ax, x, 9.3, 'output')
+
+def figure_2(left, right):
+    "Figure 2 of the paper, with a title above each side."
+    ax = canvas(18, 10.4)
+    one_attention(ax, 3)
+    several_heads(ax, 13)
+    for x, title in ((3, left), (13, right)): note(ax, x, 10.1, title, fontsize=9)
+
+# %% ../../nbs/course/drawings.ipynb #db1a9800
+def recurrent(ax, y, title, read, written):
+    "A recurrent encoder and decoder at the height `y`; the words that they read and write."
+    note(ax, .2, y + 2.5, title, ha='left', fontsize=9)
+    for i, (word, said) in enumerate(zip(read, written)):
+        for x, name in ((1.2 + 2*i, 'h'), (10.6 + 2*i, 's')):
+            box(ax, x, y + 1, f'${name}_{i + 1}$', 'plain', .9, .8)
+            if i: line(ax, (x - 1.55, y + 1), (x - .45, y + 1))
+        line(ax, (1.2 + 2*i, y + .2), (1.2 + 2*i, y + .6))
+        line(ax, (10.6 + 2*i, y + 1.4), (10.6 + 2*i, y + 1.8))
+        note(ax, 1.2 + 2*i, y, word)
+        note(ax, 10.6 + 2*i, y + 2.05, said)

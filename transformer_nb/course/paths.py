@@ -23,7 +23,7 @@ CAN = {
     '04': 'use one matrix to read words and to score them',
     '05': 'tell a model the order of the words with sines and cosines',
     '06': 'build the whole model from its parts, and train it until it translates',
-    '06a': 'say what residuals and norms are good for, and where the norm may stand',
+    '06a': 'tell post-norm from pre-norm, and say what each does to signal, gradient and learning rate',
     '07': 'count what each kind of layer costs, and how far apart two words lie in it',
     '07a': 'write the recurrent and the convolutional model that came before',
     '08': 'read pairs of sentences from files, and check them',

@@ -1,4 +1,4 @@
-"""What [Residuals and norms](../../06a_norms.ipynb) asks, with the answers that most people give first
+"""What [Post-norm and pre-norm](../../06a_norms.ipynb) asks, with the answers that most people give first
 
 Docs: https://transformer-nb.github.io/transformer_nb/course/tasks/norms.html.md"""
 
