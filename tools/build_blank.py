@@ -187,9 +187,11 @@ def cell(kind, text, **about):
 
 
 def imports(lesson):
-    "What the answers of a lesson may need: also what the lesson exports."
+    "What the answers of a lesson may need: also what the lesson exports, and the modules that its exercises build."
     own = module_of(next(ROOT.glob(f'nbs/{lesson}_*.ipynb')))
-    return IMPORTS + (f'\nfrom transformer_nb.{own} import *' if own else '')
+    building = (e.builds.removesuffix(f'.{qualified(e.builds)}') for e in exercises(lesson) if e.builds)
+    modules = dict.fromkeys(filter(None, [own, *building]))
+    return IMPORTS + ''.join(f'\nfrom transformer_nb.{module} import *' for module in modules)
 
 
 def assignment(lesson):
