@@ -12,7 +12,8 @@ from notebooks import GROUND, read, text_of, written
 
 NBS = Path(__file__).parents[1] / "nbs"
 URL = get_config(NBS).git_url
-FOLDERS = [f"{folder}/*.ipynb" for folder in ("data", "parts", "train", "decode", "interop", "experiments", "english_german")]
+FOLDERS = [f"{folder}/*.ipynb" for folder in (
+    "data", "parts", "train", "decode", "interop", "experiments", "english_german")]
 LESSONS = "[0-9]*.ipynb", *GROUND, *FOLDERS
 LINES = """import os, sys
 if 'google.colab' in sys.modules:   # which has neither the package nor the files that the lessons read
