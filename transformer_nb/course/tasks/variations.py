@@ -390,8 +390,7 @@ class Paired(Write):
              "Take the differences first; `statistics.stdev` of them says how much *one* difference varies.",
              "The mean of n differences varies less: `stdev(differences)/sqrt(len(differences))`.")
     solution = """`paired(*([run['bleu'] for run in of_row[row]][:3] for row in ('base', 'C1')))` gives the effect of
-    C1. Times 4.30, Student's $t$ for two degrees of freedom, the error is half of an interval; `own_verdict` above does
-    just that."""
+    C1. Times 4.30, Student's $t$ for two degrees of freedom, the error is half of an interval."""
     def inputs(g):
         for n in (2, 3, 3, 5):
             a, b = _runs(g, 2, n)
