@@ -388,7 +388,9 @@ class Trainer:
             found = checkpoints.load(newest, verified=self.is_main_process, tokenizer=self.tokenizer)  # it has read all
         if found.model is not self.model:
             checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
-            self.model.load_state_dict(found.model.state_dict())
+            ours, theirs = self.model.state_dict(), found.model.state_dict()
+            pieces = {name: checkpoints.sharded_like(theirs[name], like) for name, like in ours.items()}
+            self.model.load_state_dict(pieces)
         training = read_state(found)
         for name in FIXED_SETTINGS:
             theirs, ours = training['settings'].get(name), getattr(self.cfg, name)
