@@ -28,7 +28,6 @@ LIT = {page: (part,) for part, (page, _, _) in LESSONS.items()} | {  # which par
     "optimizer.html": WHOLE,
     "regularization.html": ("positions", "add", "next"),
     "averaging.html": WHOLE,
-    "averaging.html": WHOLE,
     "training.html": WHOLE,
     "evaluation.html": ("next",),
     "translation.html": WHOLE,
