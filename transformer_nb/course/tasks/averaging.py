@@ -388,7 +388,7 @@ class Count(Write):
     """Count without the library
 
     Weights are saved in files of the format safetensors. Such a file begins with a table; `read_by_hand` in the
-    notebook [Checkpoints](checkpoints.ipynb) gives it: name to dtype, shape and place. Write `count(table)`: how many
+    notebook *Checkpoints* gives it: name to dtype, shape and place. Write `count(table)`: how many
     numbers are in the file? One entry of the table, `__metadata__`, may be no tensor. (Then use it on the
     `model.safetensors` of a checkpoint. Is it the number of parameters of the model?)"""
     id, level, minutes, name = '13.4', 1, 6, 'count'
