@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 from notebooks import GROUND
 from site_rewrites import SiteError
 
-LIMIT = 500_000  # bytes
+LIMIT = 450_000  # bytes
 SUMMARY, SHOWN = 400, 100  # letters that are kept as they are: of what stands above the first heading, and of a section
-MORE = 300  # letters of the words that follow
+MORE, FEW = 300, 100  # letters of the words that follow: in a lesson, and on a page beside the path
 COMMON = 20  # pages that have a word: more, and it says nothing about a page
 VOID = {"br", "hr", "img", "input", "wbr", "meta", "link", "source", "path", "line", "rect", "circle"}
 SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption", "footer"}
@@ -93,7 +93,7 @@ def write_index(out, renamed):
     titles, common = other_titles(out / "index.html"), common_words(pages.values())
     index = [
         {"href": href, "weight": hrefs[href], "titles": [tidy(page.title), *titles.get(href, [])],
-         "sections": condensed(page.sections, common)}
+         "sections": condensed(page.sections, common, MORE if hrefs[href] == LESSON else FEW)}
         for href, page in pages.items()
     ]
     text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
@@ -126,7 +126,7 @@ def common_words(pages):
     return {word for word, n in count.items() if n > COMMON}
 
 
-def condensed(sections, common):
+def condensed(sections, common, more=MORE):
     "The sections of a page: the beginning of each, and then each word that is not common and comes first on this page."
     out, seen = [], set(common)
     for id, heading, text in sections:
@@ -137,7 +137,7 @@ def condensed(sections, common):
             if word not in seen and not word.isdigit():
                 kept.append(word)
                 seen.add(word)
-        text = f"{shown} {' '.join(kept)}"[: len(shown) + MORE].strip()
+        text = f"{shown} {' '.join(kept)}"[: len(shown) + more].strip()
         out += [[id, heading, text]] if heading or text else []
     return out
 
