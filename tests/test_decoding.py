@@ -476,7 +476,7 @@ def test_no_sentences_give_no_outputs():
     with pytest.raises(InputError): beam_search(model, src, beam=0)
 
 
-@pytest.mark.parametrize('beam', [13, 64])
+@pytest.mark.parametrize('beam', [13, 64, pytest.param(200, marks=pytest.mark.slow)])
 def test_more_beams_than_tokens(beam):
     hyps = beam_search(make(0), pad(sources(0, 2)), beam, nbest=beam)
     assert all(0 < len(h) <= beam and len({tuple(ids) for _, ids in h}) == len(h) for h in hyps)

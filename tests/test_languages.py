@@ -138,8 +138,7 @@ def test_every_lesson_begins_with_a_summary_in_four_languages():
     def summed_up(path):
         cells = [text_of(c) for c in read(path)['cells'][:4]]
         folds = [re.findall('^<details><summary>(.*)</summary>$', text, re.M) for text in cells]
-        tabs = [re.findall('^## (.*)$', text.partition('\n:::')[0], re.M) for text in cells]
-        return ['In short', *pages.NAMES.values()] in folds or ['English', *pages.NAMES.values()] in tabs
+        return ['In short', *pages.NAMES.values()] in folds
     lessons = [p for p in ours() if p.name not in ('index.ipynb', 'glossary.ipynb')]
     assert [str(p.relative_to(pages.NBS)) for p in lessons if not summed_up(p)] == [] and len(lessons) > 45
 
