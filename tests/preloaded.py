@@ -1,15 +1,34 @@
-"""What is done once, in the process of which tests/conftest.py makes copies: imports that most need, and measuring the
-machine's speed, a second in every process that trains."""
+"""What is done once, in the process of which tests/conftest.py makes copies: imports that most need, measuring the
+machine's speed, a second in every process that trains, and drawing the built-in corpus, up to four seconds in every notebook
+that reads it."""
+import gc
+from functools import cache, wraps
+
 import matplotlib.pyplot  # noqa: F401
 import torch
 import torch._dynamo  # which the first optimizer imports
 
 import transformer_nb.cli  # noqa: F401
 from transformer_nb.course.exercises import find
+from transformer_nb.english_german import grammar
 from transformer_nb.train.costs import matmul_rate
 
 try: import nbdev.test  # noqa: F401
 except ImportError: pass  # not installed where the oldest versions are tried
 
+
+def drawn_once(draw):
+    "`builtin_corpus`, which remembers what it drew; each caller gets lists of its own."
+    remembered = cache(draw)
+
+    @wraps(draw)
+    def builtin_corpus(n_train=40_000, n_val=500, n_test=500, n_unseen=500, seed=0):
+        return {name: list(part) for name, part in remembered(n_train, n_val, n_test, n_unseen, seed).items()}
+    return builtin_corpus
+
+
+grammar.builtin_corpus = drawn_once(grammar.builtin_corpus)
+for size in (2000, 20_000, 40_000): grammar.builtin_corpus(size)
 find('01.1')  # imports all exercises
 matmul_rate(torch.device('cpu'), torch.float32)
+gc.freeze()  # what is here now stays: no copy needs to look through it for what could go

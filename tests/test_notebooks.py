@@ -1,5 +1,5 @@
 """Every notebook runs from top to bottom without an error, as `nbdev-test` runs it, each in a process of its own;
-with --slow the cells marked `#| slow`, too: experiments of ten seconds and more, and what uses their results."""
+with --slow the cells marked `#| slow`, too: experiments of some seconds, and what uses their results."""
 import json
 import re
 import sys
