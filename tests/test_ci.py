@@ -36,8 +36,8 @@ ENV = {name: value for name, value in os.environ.items() if not re.match('CI$|TN
 def test_a_skip_must_be_expected(text, environ, status, workers, tmp_path):
     (tmp_path/'test_it.py').write_text(text)
     (tmp_path/'test_other.py').write_text('def test_works(): pass\n')
-    command = [sys.executable, '-m', 'pytest', '-p', 'skips', '-n', str(workers), '-c', os.devnull, '.']
-    env = ENV | environ | {'PYTHONPATH': str(ROOT/'tests')}
+    command = [sys.executable, '-m', 'pytest', '-p', 'xdist', '-p', 'skips', '-n', str(workers), '-c', os.devnull, '.']
+    env = ENV | environ | {'PYTHONPATH': str(ROOT/'tests'), 'PYTEST_DISABLE_PLUGIN_AUTOLOAD': '1'}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == status, done.stdout
     assert ('test_it.py' in done.stdout.partition('reasons that are not expected')[2]) == bool(status)
