@@ -56,10 +56,11 @@ def ours(task, batches, int8=False):
     import torch
     from transformer_nb.decode.search import beam_search, greedy
     from transformer_nb.interop.marian import from_marian
-    from transformer_nb.parts.inference import inference
+    from transformer_nb.parts import inference
+    inference.TRACE_AFTER = 1  # in the repetition that warms up
     model = from_marian(f"{task['folder']}/marian", task['device']).model
     cfg = model.cfg
-    model = inference(model.to(torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True)
+    model = inference.inference(model.to(torch.float32 if int8 else getattr(torch, task['dtype'])), int8, release=True)
     sources = [padded([source + [cfg.eos_id] for source in batch], cfg.pad_id, task['device']) for batch in batches]
     def decode(i):
         limited = copy(model)  # of the object alone: several threads may decode at a time

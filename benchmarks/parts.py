@@ -119,6 +119,7 @@ def decoding(task):
     changes, int8 = DECODING[task['name']], DECODING[task['name']] == 'int8'
     stack = ExitStack()  # to the end of the process
     for change in ([] if int8 else changes): stack.enter_context(patch.object(*change))
+    inference.TRACE_AFTER = 1  # in the repetition that warms up
     prepared = inference.inference(model, int8)
     prepared.cfg = SimpleNamespace(**asdict(model.cfg) | {'eos_id': -1})  # no token: nobody ends early
     src = sources(batch, model.cfg.pad_id, model.cfg.eos_id)

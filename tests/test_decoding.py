@@ -12,12 +12,19 @@ from transformer_nb.data.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decode.search import (
     BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample)
+from transformer_nb.parts import inference as inference_module
 from transformer_nb.parts.inference import inference
 from transformer_nb.parts.kernels import Int8Linear, PrepackedLinear, prepared_linear
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
 SEEDS = range(12)
+
+
+@pytest.fixture(autouse=True)
+def traced_soon(monkeypatch):
+    "So that every search has steps of both kinds, as they are and traced."
+    monkeypatch.setattr(inference_module, 'TRACE_AFTER', 4)
 
 
 def make(seed, V=12, sharp=2., **changes):

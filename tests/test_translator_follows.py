@@ -177,6 +177,7 @@ def test_threads_trace_a_step_once(monkeypatch):
         with suppress(BrokenBarrierError): meet.wait()
         return traced(*args)
     monkeypatch.setattr(inference_module, '_traced', watched)
+    monkeypatch.setattr(inference_module, 'TRACE_AFTER', 1)
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda _: greedy(ready, pad([[5, 6, 7, 2]])), range(2)))
     assert found[0] == found[1] and len(calls) == 1
