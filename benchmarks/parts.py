@@ -31,7 +31,8 @@ from transformer_nb.decode.search import beam_search, greedy
 from transformer_nb.parts import inference, kernels
 from transformer_nb.parts.exchange import with_fast_dropout
 from transformer_nb.parts.packing import packed_decoder_states, with_packed_attention
-from transformer_nb.regularization import projected_loss, smoothed_loss
+from transformer_nb.parts.loss import projected_loss
+from transformer_nb.regularization import smoothed_loss
 from transformer_nb.transformer import Transformer, TransformerConfig, preset
 
 VOCAB, STEPS = 10_000, 40  # of decoding: so many tokens for everyone

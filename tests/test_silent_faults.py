@@ -23,7 +23,8 @@ from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.optimizer import adam
 from transformer_nb.parts.packing import PackedAttention, PackedMask, Packing
 from transformer_nb.positional_encoding import PositionalEncoding, sinusoids
-from transformer_nb.regularization import projected_loss, smoothed_loss
+from transformer_nb.parts.loss import projected_loss
+from transformer_nb.regularization import smoothed_loss
 from transformer_nb.data.tokenizer import Tokenizer, train_tokenizer
 from transformer_nb.transformer import Transformer, TransformerConfig, preset
 from transformer_nb.variants import ExactPositions

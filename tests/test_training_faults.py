@@ -23,7 +23,7 @@ from transformer_nb.data import shards
 from transformer_nb.data.batching import Batches, IdPairs, encode_pairs
 from transformer_nb.data.corpora import Split
 from transformer_nb.data.tokenizer import Special, train_tokenizer
-from transformer_nb.regularization import _chunk_by_chunk, projected_loss
+from transformer_nb.parts.loss import _chunk_by_chunk, projected_loss
 from transformer_nb.train import distributed, trainer as trainer_module
 from transformer_nb.train.autotune import torch_settings
 from transformer_nb.train.callbacks import Metrics
@@ -464,7 +464,7 @@ def test_an_error_of_nccl_may_be_of_this_process(kind, message, lost):
 # GPUs, imitated
 
 OURS = {'transformer_nb.' + name for name in
-    'train.trainer train.callbacks data.batching regularization optimizer train.distributed train.runs'.split()}
+    'train.trainer train.callbacks data.batching parts.loss optimizer train.distributed train.runs'.split()}
 
 
 def test_a_step_waits_for_the_gpu_once(tmp_path, monkeypatch):

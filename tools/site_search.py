@@ -107,7 +107,7 @@ def weight_of(notebook):
     folder, name = posixpath.split(notebook)
     if folder == "course/tasks":
         return 0
-    if notebook in GROUND:
+    if notebook in GROUND or folder == "further":
         return ASIDE
     if not name[0].isdigit():
         return REFERENCE

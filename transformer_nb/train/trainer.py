@@ -35,7 +35,7 @@ from ..data.tokenizer import check_tokenizer
 from ..optimizer import adam, lrate
 from ..parts.exchange import with_fast_dropout
 from ..parts.packing import packed_decoder_states, with_packed_attention
-from ..regularization import projected_loss
+from ..parts.loss import projected_loss
 from .autotune import torch_settings
 from .callbacks import Callback, Stopped, default_callbacks, validate
 from .distributed import DistributedContext, lost_process, parallel, sync

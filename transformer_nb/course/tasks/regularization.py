@@ -149,7 +149,7 @@ class InChunks(Write):
     Write `projected_loss(x, W, targets, smoothing, chunk)`: what `smoothed_loss` of all logits $x W^\top$ gives, loss
     and nll, but with the logits of at most `chunk` tokens at a time. Use `smoothed_loss` for each chunk. The last chunk
     may be shorter than the others. `check` also compares the gradients of $x$ and $W$."""
-    id, level, minutes, builds = '12.2', 2, 12, 'regularization.projected_loss'
+    id, level, minutes, builds = '12.2', 2, 12, 'parts.loss.projected_loss'
     hints = ("`x.split(chunk)` and `targets.split(chunk)` give the parts, the last one shorter. What are the scores of "
              "a part?",
              "`smoothed_loss` gives means. The mean of means is the mean only if all parts have equally many tokens.",
