@@ -124,7 +124,7 @@ class LengthPenalty(Write):
     Write `length_penalty(length, alpha)`, the $lp$ of the paper's formula above. The length is a number or a tensor
     of numbers, and EOS is counted in it already."""
     id, level, minutes, builds = '15.2', 1, 3, 'decode.search.length_penalty'
-    hints = ("Add 5, divide by 6, and take the power at last.", "Mind the brackets: `**` comes before `/` and `+`.")
+    hints = ("Add 5, divide by 6, and take the power last.", "Mind the brackets: `**` comes before `/` and `+`.")
     def inputs(g):
         yield 1, .6
         yield 13, .6
@@ -446,10 +446,10 @@ ended, worse
 class MayStop(Write):
     """May it stop?
 
-    Write the rule for stopping for one sentence of which one output is wanted: `may_stop(found, going, length, limit,
-    alpha)`. `found` are the scores of the outputs that have ended, log-probabilities over the length penalty. `going`
-    are the log-probabilities of the open prefixes, each of `length` tokens; `limit` is the length of the longest
-    permitted output. Is it certain that nothing better can come? True or False."""
+    Write the rule that says when a search for one output may stop: `may_stop(found, going, length, limit, alpha)`.
+    `found` are the scores of the outputs that have ended, log-probabilities over the length penalty. `going` are the
+    log-probabilities of the open prefixes, each of `length` tokens; `limit` is the length of the longest permitted
+    output. Is it certain that nothing better can come? True or False. (This rule does not need all that it is given.)"""
     id, level, minutes, name, first = '15.8', 2, 10, 'may_stop', True
     hints = ("As long as nothing has ended, the search goes on.",
              "The log-probability of the best open prefix can only fall. At which length is its divisor largest?",
