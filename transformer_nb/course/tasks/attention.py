@@ -162,8 +162,8 @@ def attention(
 class CausalMask(Write):
     """Hide the future
 
-    Write `causal_mask(n)`: a boolean table of shape $(n, n)$, True where position $i$ may attend to position $j$,
-    which is itself and everything before it."""
+    Write `causal_mask(n)`: a boolean table of shape $(n, n)$, True where position $i$ may attend to position $j$:
+    to itself and to everything before it."""
     id, level, minutes, builds = '01.2', 1, 5, 'attention.causal_mask'
     hints = ("Which triangle of the table is allowed: rows are queries, columns are keys.",
              "`Tensor.tril` keeps the lower triangle, with the diagonal.")

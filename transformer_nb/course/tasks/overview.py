@@ -43,7 +43,7 @@ class Dogs(Value):
     """From one dog to several
 
     *yesterday the dog rested in the garden .* becomes *gestern ruhte sich der Hund im Garten aus .* How many of these
-    German words will be another word if *dog* becomes *dogs*? Think first: which words depend on the noun? Then ask the
+    German words change if *dog* becomes *dogs*? Think first: which words depend on the noun? Then ask the
     translator."""
     id, level, minutes, kind = '00.2', 1, 4, 'predict'
     hints = ("Nouns, articles, and who does something: German verbs have another form for *they*.",
