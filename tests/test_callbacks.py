@@ -1,8 +1,12 @@
 """Callbacks and what is given instead of the paper's: their state is resumed, the best and the mean of all weights are
 whole and right, weight decay leaves norms and biases alone; older names of settings are read."""
 
+import errno
 import json
+import os
 from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,11 +14,12 @@ from conftest import tnb
 from test_first_minutes import new_trainer, small_corpus
 
 from transformer_nb import checkpoints
-from transformer_nb.core import InputError
+from transformer_nb.core import DiskError, InputError
 from transformer_nb.data.tokenizer import BOS
 from transformer_nb.optimizer import adam
 from transformer_nb.train.callbacks import (
-    EMA, BestCheckpoint, Callback, Checkpointing, SampleTranslations, Stopped, default_callbacks)
+    EMA, BestCheckpoint, Callback, Checkpointing, EarlyStopping, Metrics, SampleTranslations, Stopped,
+    default_callbacks)
 from transformer_nb.train.recipes import FOLDER, load_recipe
 from transformer_nb.train.trainer import OLD_NAMES, Trainer, TrainingConfig
 
@@ -131,6 +136,33 @@ def test_regular_checkpoints_come_exactly_when_they_are_due(steps, n, tmp_path):
         found.append(trainer.step)
         trainer.log.append({'step': trainer.step, 'seconds': 0.})
     assert found == sorted({-(-k*steps//n) for k in range(1, n + 1)})
+
+
+def entries(*losses): return [{'step': i, 'val_loss': loss} for i, loss in enumerate(losses, 1)]
+
+
+def test_a_loss_that_is_no_number_is_never_the_best():
+    nan = float('nan')
+    for losses, kept in (((nan, 3.), True), ((2., nan), False), ((nan,), False)):
+        run = SimpleNamespace(log=entries(*losses), out=Path('run'), checkpoint_dir=lambda: 'step')
+        folders = {'step': {}}
+        BestCheckpoint().on_snapshot(run, folders)
+        assert (Path('run/best') in folders) == kept, losses
+    run = SimpleNamespace(log=entries(nan, 3., 2., 1.))
+    EarlyStopping(2).on_checkpoint(run, {})
+    assert not run.stopped_early
+
+
+def test_the_lines_of_a_part_done_again_go_whole_or_not_at_all(tmp_path, monkeypatch):
+    "A full disk must not take the history of a run."
+    new_trainer(tmp_path/'run', steps=3, save_every=1).fit(quiet=True)
+    file = tmp_path/'run'/'metrics.jsonl'
+    before, again = file.read_text(), new_trainer(tmp_path/'run', steps=3, save_every=1)
+    again.resume(checkpoints.load(tmp_path/'run'/'step-0000001'))
+    def full(*args): raise OSError(errno.ENOSPC, 'No space left on device')
+    monkeypatch.setattr(os, 'replace', full)
+    with pytest.raises(DiskError, match='metrics.jsonl'): Metrics().on_fit_start(again)
+    assert file.read_text() == before
 
 
 @pytest.mark.parametrize('line', ['{"step": 1, "lo', '{"loss": 2.5}', '7', '{"step": "one"}'])

@@ -754,3 +754,15 @@ def test_average_of_different_models_is_refused(tmp_path, tokenizer):
     with pytest.raises(InputError): checkpoints.average([tmp_path/'a', tmp_path/'none'], tmp_path/'out')
     assert not (tmp_path/'out').exists()
     shutil.rmtree(tmp_path/'d')
+
+
+def test_an_optimizer_that_keeps_rows_and_columns_is_resumed(tmp_path):
+    "Adafactor has no number for each entry of a matrix."
+    model = make()
+    optimizer = torch.optim.Adafactor(model.parameters())
+    one_step(model, optimizer)
+    checkpoints.save(tmp_path/'c', model, optimizer=optimizer)
+    again = torch.optim.Adafactor(model.parameters())
+    checkpoints.load_optimizer(tmp_path/'c', again)
+    for i, state in optimizer.state_dict()['state'].items():
+        for name, value in state.items(): assert torch.equal(value, again.state_dict()['state'][i][name])

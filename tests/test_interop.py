@@ -4,6 +4,7 @@ import pickle
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from transformer_nb.decode.evaluation import score
 from transformer_nb.data.corpora import Split, load_corpus
 from transformer_nb.interop.marian import from_marian, read_model, to_marian
 from transformer_nb.interop.export import to_ctranslate2, to_onnx
-from transformer_nb.data.tokenizer import TwoVocabularies, train_tokenizer
+from transformer_nb.data.tokenizer import TokenizerLike, TwoVocabularies, train_tokenizer
 from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, TransformerConfig
 
@@ -150,7 +151,18 @@ def test_what_marian_cannot_be_is_refused(mine, tmp_path):
     for change, why in ((dict(norm='pre'), 'pre-norm'), (dict(d_k=4), 'heads whose width')):
         other = Translator(Transformer(TransformerConfig(300, 1, 32, 64, 4, **change)), mine.tokenizer)
         with pytest.raises(InputError, match=why): to_marian(other, tmp_path/'out')
+    own = SimpleNamespace(model=mine.model, tokenizer=Own(), training={})
+    with pytest.raises(InputError, match='a tokenizer of your own, .*:Own'): to_marian(own, tmp_path/'out')
     assert not (tmp_path/'out').exists()
+
+
+class Own(TokenizerLike):
+    "It needs no more to be refused."
+
+
+def test_languages_that_nobody_knows_are_left_out(mine, tmp_path):
+    to_marian(Translator(mine.model, mine.tokenizer), tmp_path/'out')
+    assert not {'src', 'tgt'} & from_marian(tmp_path/'out').training.keys()
 
 
 def test_nothing_of_others_is_replaced(mine, tmp_path):

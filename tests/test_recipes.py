@@ -148,6 +148,13 @@ def test_sentences_of_the_test_are_not_in_training(tmp_path):
     assert not (tmp_path/'new').exists()
 
 
+def test_too_few_sentences_for_three_parts_are_told(tmp_path):
+    (tmp_path/'fra.txt').write_text(''.join(f'E{i}\tF{i}\tCC\n' for i in range(8)))
+    with pytest.raises(InputError, match='fra.txt: 8 English sentences, and 8 are held out'):
+        split_tatoeba(tmp_path/'fra.txt', tmp_path/'out', held_out=4)
+    assert not (tmp_path/'out').exists()
+
+
 # What wins
 
 def settings_of(run): return checkpoints.load(checkpoints.newest(run)).training

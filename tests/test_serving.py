@@ -411,6 +411,11 @@ def test_no_path_of_the_author_is_told(hub, demo):
     assert hub['checkpoint'].training == secret | {'data': 'train.en, train.de'}
 
 
+def test_a_card_of_several_corpora(demo):
+    about = {'data': ['/home/me/news', 'web=0.5'], 'src': 'en', 'tgt': 'de'}
+    assert 'corpus: news, web=0.5' in model_card(replace(demo, training=about), 'me/model')
+
+
 @pytest.mark.parametrize('error, kind', [
     (ConnectionError('no route'), HubError), (ValueError('401: who are you?'), HubError),
     (OSError(errno.ENOSPC, 'No space left on device'), DiskError), (InputError('not this model'), InputError)])

@@ -1,6 +1,7 @@
 """What training once got silently wrong: frozen weights, float16, seeds, the caller's random numbers, special ids,
 shares and errors of several processes; and what it would get wrong on a GPU, imitated."""
 
+import errno
 import json
 import os
 import random
@@ -18,15 +19,15 @@ from conftest import BIN, TORCH, tnb, two_processes
 from test_first_minutes import TEXT, new_trainer
 
 from transformer_nb import checkpoints, cli, devices
-from transformer_nb.core import DiskError, InputError, MemoryFull
+from transformer_nb.core import DiskError, InputError, MemoryFull, ProcessLost
 from transformer_nb.data import shards
 from transformer_nb.data.batching import Batches, IdPairs, encode_pairs
 from transformer_nb.data.corpora import Split
 from transformer_nb.data.tokenizer import Special, train_tokenizer
 from transformer_nb.parts.loss import _chunk_by_chunk, projected_loss
-from transformer_nb.train import distributed, trainer as trainer_module
+from transformer_nb.train import distributed, runs, trainer as trainer_module
 from transformer_nb.train.autotune import torch_settings
-from transformer_nb.train.callbacks import Metrics
+from transformer_nb.train.callbacks import Callback, Metrics
 from transformer_nb.train.costs import matmul_rate
 from transformer_nb.train.distributed import DistributedContext, parallel
 from transformer_nb.train.runs import NotFinite
@@ -97,6 +98,41 @@ def test_an_overflow_of_float16_is_left_out_and_the_scale_halved(tmp_path):
     assert trainer.scaler.get_scale() == 2.**59 and trainer.step == 1
     trainer.model.encoder[0].feed_forward.W_1.weight.data[0, 0] = float('nan')  # no scale can help here
     with pytest.raises(NotFinite): trainer.train_step(next(stream))
+
+
+def test_a_full_disk_does_not_hide_what_was_not_finite(tmp_path, monkeypatch):
+    trainer = new_trainer(tmp_path/'run')
+    def full(*args): raise OSError(errno.ENOSPC, 'No space left on device')
+    monkeypatch.setattr(runs, 'atomic_write', full)
+    with pytest.raises(NotFinite, match='batch is in lost .No space left on device'):
+        runs.refuse_step(trainer, next(trainer.batches.stream()), float('nan'), 1.)
+
+
+def test_all_callbacks_are_closed_and_a_lost_process_needs_no_message(tmp_path, monkeypatch):
+    closed = []
+    class One(Callback):
+        def close(self, trainer):
+            closed.append(self)
+            raise OSError('full')
+    class Lost(Callback):
+        def on_fit_start(self, trainer): raise RuntimeError
+    trainer = new_trainer(tmp_path/'run')
+    trainer.callbacks = [One(), One()]
+    with pytest.raises(OSError, match='full'): trainer.fit(quiet=True)
+    assert closed == trainer.callbacks
+    monkeypatch.setattr('transformer_nb.train.trainer.lost_process', lambda e: True)
+    lost = new_trainer(tmp_path/'lost')
+    lost.callbacks = [Lost()]
+    with pytest.raises(ProcessLost, match='another process is gone'): lost.fit(quiet=True)
+
+
+def test_what_is_known_of_another_run_does_not_become_this_ones_state(tmp_path):
+    "Who tunes a model hands on what its checkpoint says; the steps and the log are those of the new run."
+    about = {'step': 4, 'log': ['old'], 'data': 'news'}
+    trainer = new_trainer(tmp_path/'run')
+    trainer.about = about
+    training = json.loads(trainer.snapshot()['training.json'])
+    assert (training['step'], training['log'], training['data']) == (0, [], 'news')
 
 
 @pytest.mark.parametrize('seed', [0, 2**40, 10**30])

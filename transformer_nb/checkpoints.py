@@ -300,6 +300,11 @@ def _pieces(tokenizer):
     return [piece for side in sides for piece in side.pieces(list(range(side.vocab_size)))]
 
 # %% ../nbs/checkpoints.ipynb #285b8609
+def _of_the_kind(value, parameter):
+    "May this be an optimizer's state for the parameter? It has a number for each entry, row or column, or one for all."
+    sizes = zip(reversed(value.shape), reversed(parameter.shape))
+    return value.dim() <= parameter.dim() and all(n in (1, size) for n, size in sizes)
+
 def load_optimizer(
     path:str|Path,       # Checkpoint directory
     optimizer,           # torch optimizer of the same model, filled in place
@@ -316,11 +321,10 @@ def load_optimizer(
         tensors = tensors_from(check_file(file, promised, AGAIN, keep=True, hashed=verified))
     state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
     for key, value in tensors.items():
-        i, part = key.split('.')
-        i = int(i)
-        if i >= len(params) or value.shape not in ((), params[i].shape):
+        i, part = key.split('.', 1)
+        if int(i) >= len(params) or not _of_the_kind(value, params[int(i)]):
             raise InputError(f"{file}: of another model; {AGAIN}")
-        state.setdefault(i, {})[part] = sharded_like(value, params[i])
+        state.setdefault(int(i), {})[part] = sharded_like(value, params[int(i)])
     optimizer.load_state_dict({'state': state, 'param_groups': optimizer.state_dict()['param_groups']})
 
 # %% ../nbs/checkpoints.ipynb #04361b43

@@ -277,12 +277,11 @@ class Write(Exercise):
         return getattr(import_module(f'{LIBRARY}.{module}'), name)
 
     @classmethod
-    def outcomes(cls, answer, questions, seconds=5.): # One for each question, up to one that takes too long
-        found = []
+    def outcomes(cls, answer, questions, seconds=5.): # One after the other, up to one that takes too long
         for args in questions:
-            found.append(outcome(lambda: cls.run(answer, *deepcopy(args)), seconds))
-            if Failure(TimeoutError()) == found[-1]: break  # the answer's own == may do anything
-        return found
+            found = outcome(lambda: cls.run(answer, *deepcopy(args)), seconds)
+            yield found
+            if Failure(TimeoutError()) == found: return  # the answer's own == may do anything
 
     @classmethod
     def mistakes(cls): # Name and function of each
@@ -299,12 +298,11 @@ class Write(Exercise):
             text = localized("{mine} cannot be called: give the function itself", mine=short_repr(mine))
             return cls.result('type', text)
         questions = list(cls.inputs(torch.Generator().manual_seed(seed)))
-        right, found = cls.outcomes(cls.answer(), questions), cls.outcomes(mine, questions, seconds)
+        right, found = list(cls.outcomes(cls.answer(), questions)), list(cls.outcomes(mine, questions, seconds))
         k = next((k for k, got in enumerate(found) if not allclose(got, right[k])), None)
         if k is None: return cls.result(None, localized('right'))
         for name, wrong in cls.mistakes().items():
-            theirs = cls.outcomes(wrong, questions)
-            if len(found) == len(theirs) and all(map(same_outcome, found, theirs)):
+            if all(map(same_outcome, found, cls.outcomes(wrong, questions))):  # to the first that differs
                 return cls.known_mistake(name, diagnosis(wrong))
         return cls.result(*difference(found[k], right[k], questions[k]))
 

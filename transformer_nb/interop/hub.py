@@ -88,7 +88,9 @@ def _size(model):
 def _about(found):
     "What the checkpoint says of the training; of files only their names."
     about = dict(training_of(found))
-    if 'data' in about: about['data'] = ', '.join(Path(file).name for file in str(about['data']).split(','))
+    if 'data' in about:
+        corpora = about['data'] if isinstance(about['data'], list) else [about['data']]
+        about['data'] = ', '.join(Path(file).name for corpus in corpora for file in corpus.split(','))
     return about
 
 def model_card(

@@ -23,7 +23,7 @@ from torch import Tensor
 from .. import checkpoints
 from ..checkpoints import Checkpoint
 from ..core import InputError
-from ..data.tokenizer import TwoVocabularies, Vocabulary
+from ..data.tokenizer import TwoVocabularies, Vocabulary, class_name
 from ..files import read_json, reading_errors_as, to_json
 from .export import (
     VOCABULARY_FILES, enough_memory, ids_by_piece, new_export, to_carry, training_of, write_vocabularies)
@@ -249,7 +249,8 @@ def _read_hugging_face(folder):
     generation, about = (_json(file) if file.exists() else {} for file in extra)
     file, state = _state(folder)
     with _fitting(file): weights = _our_names(state, config)
-    training = {'generation': generation, 'src': about.get('source_lang'), 'tgt': about.get('target_lang')}
+    languages = {'src': about.get('source_lang'), 'tgt': about.get('target_lang')}
+    training = {'generation': generation} | {side: name for side, name in languages.items() if name}
     return file, weights, _our_settings(config, generation), _sides(folder), training
 
 @enough_memory('reading a model')
@@ -284,10 +285,12 @@ def read_model(
     return from_marian(folder, device) if is_marian(folder) else checkpoints.load(folder, device, tokenizer=tokenizer)
 
 # %% ../../nbs/interop/03_marian.ipynb #516150ae
-def _check_expressible(cfg):
+def _check_expressible(found):
     "Raises `InputError` for what Marian's models cannot be."
+    cfg, own = found.model.cfg, class_name(type(found.tokenizer))
     faults = {'pre-norm': cfg.norm != 'post',
-        'heads whose width is not d_model/h': {cfg.d_k, cfg.d_v} != {cfg.d_model/cfg.h}}
+        'heads whose width is not d_model/h': {cfg.d_k, cfg.d_v} != {cfg.d_model/cfg.h},
+        f'a tokenizer of your own, {own}': own}
     for fault, is_there in faults.items():
         if is_there: raise InputError(f"Marian's models cannot have {fault}: use to_ctranslate2 or to_onnx")
 
@@ -341,7 +344,7 @@ def to_marian(
     path:str|Path  # Folder to write; an older export there is replaced
 ):
     "Write a folder for `MarianMTModel.from_pretrained`; `InputError` for what Marian's models cannot be."
-    _check_expressible(found.model.cfg)
+    _check_expressible(found)
     model = to_carry(found)
     cfg = model.cfg
     added = cfg.bos_id not in ids_by_piece(found.tokenizer.target).values()  # the start that `from_marian` has added

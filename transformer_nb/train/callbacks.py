@@ -19,7 +19,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from math import exp, isfinite
+from math import exp, inf, isfinite
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from .. import checkpoints
 from ..core import DiskError, InputError
-from ..files import reading_errors_as, writing_errors_as
+from ..files import atomic_write, reading_errors_as, writing_errors_as
 from .autotune import warn_of_warmup
 from .costs import matmul_rate, train_flops
 from .distributed import lost_process
@@ -153,7 +153,7 @@ class Metrics(Callback):
             for i, line in enumerate(before, 1):
                 with reading_errors_as(f'{self.path}:{i}', 'remove this line', *broken):
                     if line.endswith(b'\n') and json.loads(line)['step'] <= trainer.step: kept.append(line)
-            if kept != before: self.path.write_bytes(b''.join(kept))
+            if kept != before: atomic_write(self.path, *kept)
             self.file = open(self.path, 'a', buffering=1)
 
     def on_step_end(self, trainer, step, seconds):
@@ -343,7 +343,7 @@ class BestCheckpoint(Callback):
         "The better of two; the first of equals. Only what was measured as the last one was is compared with it."
         *before, last = trainer.log
         name, sign = ('score', 1) if 'score' in last else ('val_loss', -1)
-        if name not in last: return
+        if name not in last or not isfinite(last[name]): return
         if any(sign*entry[name] >= sign*last[name] for entry in before if name in entry): return
         folders[trainer.out/'best'] = _to_translate(folders[trainer.checkpoint_dir()])
 
@@ -391,7 +391,7 @@ class EarlyStopping(Callback):
     def on_checkpoint(self, trainer, numbers): self._look(trainer)
 
     def _look(self, trainer):
-        losses = [entry['val_loss'] for entry in trainer.log if 'val_loss' in entry]
+        losses = [loss if isfinite(loss := entry['val_loss']) else inf for entry in trainer.log if 'val_loss' in entry]
         since_best = len(losses) - 1 - losses.index(min(losses)) if losses else 0
         trainer.stopped_early = since_best >= self.patience
 

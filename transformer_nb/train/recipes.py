@@ -119,6 +119,9 @@ def split_tatoeba(
     if out.exists(): raise InputError(f"{out}: is there already; choose another directory")
     for english, other in stream_pairs((file,), first, second): translations[english].append(other)
     english = sorted(translations)
+    if len(english) <= 2*held_out:
+        raise InputError(f"{file}: {len(english):,} English sentences, and {2*held_out:,} are held out: "
+            "give a larger file, or a smaller held_out")
     random.Random(0).shuffle(english)
     splits = {'test': english[:held_out], 'val': english[held_out:2*held_out], 'train': english[2*held_out:]}
     with atomic_folder(out, (), 'new folder') as folder:

@@ -78,7 +78,8 @@ def refuse_step(
     trainer.out.mkdir(parents=True, exist_ok=True)
     found = {'step': trainer.step + 1, 'loss': str(loss), 'gradient_norm': str(norm),
         'pairs': list(readable_pairs(step, trainer.tokenizer))}
-    atomic_write(file, to_json(found))
+    try: atomic_write(file, to_json(found))
+    except OSError as e: file = f'lost ({e.strerror})'
     raise NotFinite(f'step {trainer.step + 1}: loss {loss}, gradient norm {norm}: stopped before the update, '
         f'its batch is in {file}; look at it, then {trainer.resume_hint()} with a smaller lr_scale, '
         'a longer warmup or max_grad_norm')

@@ -13,12 +13,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from math import inf, isfinite
 from numbers import Integral, Real
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, cast, get_args
 
 import torch
@@ -270,8 +271,10 @@ class Trainer:
             self.call('on_error', e)
             if not lost_process(e): raise
             raise ProcessLost(f'step {self.step + 1}: another process is gone, its own message says why '
-                f'({str(e).splitlines()[0][:100]}); {self.resume_hint()}') from None
-        finally: self.call('close')
+                f'({shorten(str(e), 100)}); {self.resume_hint()}') from None
+        finally:
+            with ExitStack() as stack:  # each is closed, whatever another's end is
+                for callback in reversed(self.callbacks): stack.callback(callback.close, self)
 
     def _loop(self):
         "Step after step to the end of the run."
@@ -368,7 +371,7 @@ class Trainer:
         settings = asdict(self.cfg) | {'dtype': self.dtype}  # what auto has found: a resumed run must not find another
         states = {type(c).__name__: state for c in self.callbacks if (state := c.state_dict())}
         state = {name: getattr(self, name) for name in self.STATE_FIELDS} | {'callbacks': states}
-        training = state | {'scaler': self.scaler.state_dict(), 'settings': settings} | self.about
+        training = self.about | state | {'scaler': self.scaler.state_dict(), 'settings': settings}
         return checkpoints.snapshot(self.model, self.tokenizer, training, self.optimizer,
             keep=self.is_main_process, copy=copy)
 
