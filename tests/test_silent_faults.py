@@ -156,6 +156,10 @@ def test_any_axes_may_stand_in_front(front, need_weights):
     else: assert weights is None
 
 
+def test_heads_divide_the_width():
+    refused(lambda: MultiHeadAttention(500, 8), 'no multiple of h', kind=ValueError)
+
+
 def test_every_key_needs_its_value():
     module, q, k = MultiHeadAttention(16, 4), torch.randn(2, 3, 16), torch.randn(2, 5, 16)
     for v in (k[:1], k[:, :4], k[0]): refused(lambda: module(q, k, v), 'every key needs its value', kind=ValueError)

@@ -1,4 +1,4 @@
-"""h attentions side by side, each in its own subspace (paper §3.2.2)
+"""h attentions side by side, each with matrices of its own (paper §3.2.2)
 
 Docs: https://transformer-nb.github.io/transformer_nb/multihead.html.md"""
 
@@ -24,7 +24,8 @@ class MultiHeadAttention(nn.Module):
         bias:bool=False    # Biases in the four projections? (the paper has none)
     ):
         super().__init__()
-        self.h, self.d_k, self.d_v = h, *(int(d or per_head(d_model, h)) for d in (d_k, d_v))
+        self.h = h
+        self.d_k, self.d_v = int(d_k or per_head(d_model, h)), int(d_v or per_head(d_model, h))
         self.W_q = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_k = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_v = nn.Linear(d_model, h*self.d_v, bias=bias)

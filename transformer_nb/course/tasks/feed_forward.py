@@ -20,7 +20,7 @@ class Equation2(Write):
     r"""Equation 2
 
     Write `ffn(x, W_1, b_1, W_2, b_2)`: $\max(0,\, xW_1 + b_1)\,W_2 + b_2$. Here `x` may be one vector, or a whole batch
-    of sentences: the last axis has width $d_{model}$, any number of axes may stand before it."""
+    of sentences: the last axis has width $d_{model}$; any number of axes may stand before it."""
     id, level, minutes, builds = '03.1', 1, 5, 'feed_forward.FeedForward.forward'
     hints = ("From the inside out: a product and a bias, the maximum with 0, another product and bias.",
              "`x @ W_1` works on the last axis, whatever stands before it. `Tensor.relu` is the maximum with 0.")
