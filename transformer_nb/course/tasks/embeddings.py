@@ -25,9 +25,9 @@ class LookUp(Write):
              r"$d_{model}$ is the width of the rows: `E.shape[-1]`.")
     start = '''
 def embed(
-    ids, # Token ids, shape (b, n)
+    ids, # Token ids, any shape (...)
     E    # Matrix, shape (V, d_model)
-):       # Vectors times √d_model, shape (b, n, d_model)
+):       # Vectors times √d_model, shape (..., d_model)
     ...  # your code
 '''
     def inputs(g):
@@ -379,9 +379,9 @@ class FrozenSide(Value):
     id, level, minutes, kind = '04.7', 3, 15, 'predict'
     options = dict(a='with the output matrix frozen', b='with the input matrix frozen', c='both', d='neither')
     hints = ("What comes after each of the two matrices, and can it make up for random rows?",
-             "Add an argument to `run` that freezes `model.out.weight` or `model.inp.weight`, with "
-             "`requires_grad_(False)`, before the optimiser is made, and give Adam only the parameters that still "
-             "require a gradient.")
+             "In `run`, one line is enough, below the line that makes the model: "
+             "`model.out.weight.requires_grad_(False)`. Then `run(False)[1][600]` is the last loss. For the other "
+             "side, write `inp` instead of `out`.")
     right = 'a'
     solution = """a: in our run (seed 0, 600 steps) the last loss is 6.7 with a frozen output and 4.9 with a frozen
     input, against 4.8 when both learn. The output matrix does most of the work: the layers in between can learn to read

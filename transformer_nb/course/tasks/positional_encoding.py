@@ -144,9 +144,9 @@ class _Layer(PositionalEncoding):
 class Layer(Write):
     """The layer that adds positions
 
-    Write `forward(x, start)` of `PositionalEncoding`: row `start` of the table is for the first token, the next row
-    for the next one. Nothing else is done to `x`. (The library also refuses a text that is longer than the table; you
-    need not.)"""
+    Write `forward(x, start)` of `PositionalEncoding`: the first token gets row `start` of the table, the next token
+    the next row. Nothing else is done to `x`. (The library also refuses a text that is longer than the table; you need
+    not.)"""
     id, level, minutes, builds = '05.2', 1, 10, 'positional_encoding.PositionalEncoding'
     hints = ("How many rows are needed, and which is the first? The tokens are the middle axis of `x`.",
              "`self.table[start:end]` has the shape (n, d_model); adding it to `x` broadcasts over the batch.")
