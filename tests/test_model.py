@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from transformer_nb.config import PRESETS
 from transformer_nb.core import InputError
+from transformer_nb.course import followed
 from transformer_nb.parts.look_inside import attention_maps
-from transformer_nb.transformer import Transformer, TransformerConfig, preset
+from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig, preset
 
 V, PAD, BOS = 20, 0, 1
 SMALL = dict(vocab_size=V, N=2, d_model=16, d_ff=32, h=4, dropout=0.1, max_len=24)
@@ -331,3 +332,11 @@ def test_hooks_go_away_after_an_error():
     model = build()
     with pytest.raises(InputError): attention_maps(model, batch([5], 0), torch.tensor([[BOS, V]]))
     assert not any(a._forward_hooks or a._forward_pre_hooks for a in model.modules())
+
+
+def test_the_followed_word_comes_out_of_the_layer_as_by_hand():
+    layer = EncoderLayer(TransformerConfig(d_model=4, d_ff=6, h=2, dropout=0.)).requires_grad_(False)
+    for part, names in ((layer.self_attention, ('W_q', 'W_k', 'W_v', 'W_o')), (layer.feed_forward, ('W_1', 'W_2'))):
+        for name in names: getattr(part, name).weight.copy_(getattr(followed, name).T)
+    for name in ('W_1', 'W_2'): getattr(layer.feed_forward, name).bias.zero_()
+    torch.testing.assert_close(layer(followed.x[None])[0, 1], followed.follow()['z'])

@@ -71,6 +71,7 @@ class DecoderLayer(nn.Module):
         memory_mask:Tensor|None=None # Padding mask of the source, shape (b, 1, 1, n)
     ) -> Tensor:                     # Same shape as y
         "Three sub-layers."
+        # With pre-norm the `y` of a lambda is the normalised one, not the `y` outside
         y = self.residuals[0](y, lambda y: self.self_attention(y, y, y, self_mask)[0])
         y = self.residuals[1](y, lambda y: self.cross_attention(y, memory, memory, memory_mask)[0])
         return self.residuals[2](y, self.feed_forward)
