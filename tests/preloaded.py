@@ -7,6 +7,7 @@ from functools import cache, wraps
 import matplotlib.pyplot  # noqa: F401
 import torch
 import torch._dynamo  # which the first optimizer imports
+from matplotlib.backend_bases import FigureCanvasBase
 
 import transformer_nb.cli  # noqa: F401
 from transformer_nb.course.exercises import find
@@ -27,8 +28,16 @@ def drawn_once(draw):
     return builtin_corpus
 
 
+def small(print_figure):
+    "Figures of notebooks are drawn, and nobody looks at them."
+    return wraps(print_figure)(lambda *args, **settings: print_figure(*args, **settings | {'dpi': 25}))
+
+
+gc.disable()  # until all is here
+FigureCanvasBase.print_figure = small(FigureCanvasBase.print_figure)
 grammar.builtin_corpus = drawn_once(grammar.builtin_corpus)
 for size in (2000, 20_000, 40_000): grammar.builtin_corpus(size)
 find('01.1')  # imports all exercises
 matmul_rate(torch.device('cpu'), torch.float32)
 gc.freeze()  # what is here now stays: no copy needs to look through it for what could go
+gc.enable()

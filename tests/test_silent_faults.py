@@ -13,8 +13,12 @@ import sentencepiece as spm
 import torch
 
 from transformer_nb import checkpoints, core, devices
-from transformer_nb.data import tokenizer
-from transformer_nb.files import write_manifest
+from transformer_nb.data import sampling, shards, tokenizer
+from transformer_nb.data.cleaning import clean
+from transformer_nb.data.corpora import Corpus, folder_files
+from transformer_nb.data.formats import find_files
+from transformer_nb.decode.search import greedy, sample
+from transformer_nb.files import atomic_folder, atomic_write, check_file, write_manifest
 from transformer_nb.parts import packing
 from transformer_nb.attention import additive_attention, attention, causal_mask, fused_attention, masked_softmax
 from transformer_nb.data.batching import Batch, Batches, make_batch, pad
@@ -466,6 +470,70 @@ def test_the_own_settings_file_behind_a_foreign_one_is_found(nowhere):
     (nowhere/'a'/'settings.ini').write_text('[isort]\nline_length = 100\n')
     assert core.profile('ci').steps == 5
     refused(lambda: core.profile('gpu'), 'settings.ini: no profile [gpu]; it has ci')
+
+
+@pytest.mark.parametrize('line, why', [
+    ('name = laptop', "no setting 'name'"), ('corpus_sise = 3', "no setting 'corpus_sise'"), ('steps = many', 'many')])
+def test_a_bad_setting_of_ones_own_is_named(nowhere, line, why):
+    (nowhere/'a'/'settings.ini').write_text(f'[mine]\n{line}\n')
+    refused(lambda: core.profile('mine'), 'settings.ini', '[mine]', why)
+
+
+def test_what_somebody_puts_into_a_folder_while_it_is_made_stays(tmp_path):
+    "Cleaning a corpus may take hours."
+    new = atomic_folder(tmp_path/'out', (), 'new folder')
+    with pytest.raises(InputError, match='thesis.tex lies in it'), new as made:
+        (made/'train.en').write_text('a dog')
+        (tmp_path/'out').mkdir()
+        (tmp_path/'out'/'thesis.tex').write_text('mine')
+    assert [file.name for file in (tmp_path/'out').iterdir()] == ['thesis.tex'] and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_file_that_grew_is_not_whole(tmp_path):
+    entry = atomic_write(tmp_path/'a', b'some bytes')
+    (tmp_path/'a').write_bytes(b'some bytes and more')
+    refused(lambda: check_file(tmp_path/'a', entry, 'copy it again', hashed=True), 'longer than it was written')
+
+
+@pytest.mark.parametrize('more, named', [('train.en.gz', 'train.en.gz: train.en is there, too'),
+    ('train.de.xz', 'train.de.xz: train.de is there, too'), ('valid.en', 'valid.en: val.en is there, too')])
+def test_two_files_of_one_side_are_told(tmp_path, more, named):
+    "One of them would be taken, and its lines paired with those of the other side's newer file."
+    for name in ('train.en', 'train.de', 'val.en', 'val.de', more): (tmp_path/name).write_text('a\n')
+    refused(lambda: folder_files(tmp_path, 'en', 'de'), named, 'leave one of the two')
+
+
+def test_corpora_of_different_languages_are_not_mixed(monkeypatch):
+    def load(name, src, *_): return Corpus('fr' if name == 'shards' else src, 'en', {'train': [('a', 'b')]})
+    monkeypatch.setattr(sampling, 'load_data', load)
+    refused(lambda: sampling.load_mixture(['news', 'shards'], 'de', 'en'), 'different languages, de-en, fr-en')
+    assert len(sampling.load_mixture(['news', 'web'], 'de', 'en')['train']) == 2
+
+
+@pytest.mark.parametrize('temperature', [1e-4, 1e-38])
+def test_a_low_temperature_is_greedy_search_in_any_precision(temperature):
+    model, src = make(), torch.tensor([[5, 6, 7, 2]])
+    with torch.no_grad():
+        for p in model.parameters(): p.mul_(20)  # scores in the thousands
+    model = model.bfloat16()
+    assert sample(model, src, temperature, max_new_tokens=6) == greedy(model, src, max_new_tokens=6)
+
+
+def test_a_comma_in_the_name_of_a_folder_and_a_lone_test_set(tmp_path):
+    (tmp_path/'a,b').mkdir()
+    for lang in ('en', 'de'): (tmp_path/'a,b'/f'train.{lang}').write_text('a dog runs .\n')
+    (tmp_path/'test.tsv').write_text('a dog runs .\ta dog runs .\n')
+    assert [file.name for file in find_files(tmp_path/'a,b', 'en', 'de')['train']] == ['train.en', 'train.de']
+    assert clean(str(tmp_path/'a,b'), tests=str(tmp_path/'test.tsv'), workers=1, language=False).pairs == 1
+
+
+def test_a_kind_of_vocabulary_that_is_none():
+    refused(lambda: train_tokenizer(TEXT, kind='bpee'), "'bpee'", 'bpe or unigram')
+
+
+def test_a_broken_manifest_of_shards_is_named(tmp_path):
+    (tmp_path/'shards.json').write_text('{"format": 1}')
+    refused(lambda: shards.read_manifest(tmp_path), "shards.json: has no 'plan'", 'tnb-data prepare again')
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,10 @@ def profile(
         raise InputError(f"no profile [{name}]: choose cpu, gpu or ci, or write a section [{name}] into a settings.ini")
     file, sections = found
     if name not in sections: raise InputError(f"{file}: no profile [{name}]; it has {', '.join(sections.sections())}")
-    section = sections[name]
-    try: said:dict = {f.name: type(f.default)(section[f.name]) for f in fields(Profile) if f.name in section}
+    section, known = sections[name], {f.name: type(f.default) for f in fields(Profile)[1:]}
+    if unknown := [key for key in section if key not in {*known, *sections.defaults()}]:
+        raise InputError(f"{file}: [{name}] has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    try: said:dict = {key: kind(section[key]) for key, kind in known.items() if key in section}
     except ValueError as e: raise InputError(f"{file}: [{name}] {e}") from None
     return Profile(name, **said)
 

@@ -28,7 +28,7 @@ class ProcessLost(RuntimeError):
 class HubError(ConnectionError):
     "The Hugging Face Hub cannot be reached, or does not give what was asked for. Commands exit 1."
 
-DISK_ERRNOS = errno.ENOSPC, errno.EROFS, errno.EACCES  # what a disk may say: full, read-only, not yours
+DISK_ERRNOS = errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES  # full, for you alone too; read-only; not yours
 FAILURES = DiskError, MemoryFull, ProcessLost, HubError  # not the user's input: one line each, too
 
 def out_of_memory(

@@ -35,7 +35,7 @@ def reading_errors_as(
     except (IsADirectoryError, NotADirectoryError): raise InputError(f"{file}: is no file; {remedy}") from None
     except OSError as e:
         whose = 'its permissions' if isinstance(e, PermissionError) else 'the disk'
-        raise DiskError(f"{file}: cannot be read ({e.strerror}); see to {whose}") from None
+        raise DiskError(f"{file}: cannot be read ({e.strerror or e}); see to {whose}") from None
     except errors as e:
         if out_of_memory(e): raise
         raise InputError(f"{file}: {why} ({shorten(str(e), 160)}); {remedy}") from None
@@ -108,6 +108,7 @@ def check_file(
         else: digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
     if size < entry['bytes']:
         raise InputError(f"{file}: broken, cut off ({size:,} of {entry['bytes']:,} bytes); {remedy}")
+    if size > entry['bytes']: raise InputError(f"{file}: broken, longer than it was written; {remedy}")
     if digest and digest.hexdigest() != entry['sha256']:
         raise InputError(f"{file}: broken, altered (its checksum is another); {remedy}")
     return data
@@ -162,6 +163,7 @@ def atomic_folder(
             shutil.rmtree(tmp, ignore_errors=True)  # of an earlier crash
             tmp.mkdir(parents=True)
             yield tmp
+            check_free(path, files, what)  # hours may have passed
             _swap(tmp, place)
     finally: shutil.rmtree(tmp, ignore_errors=True)
 

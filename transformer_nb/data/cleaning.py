@@ -243,6 +243,7 @@ def clean(
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to clean")
     others = {name: pair for name, pair in files.items() if name != 'train'}
+    if isinstance(tests, str): tests = [tests]
     named = others | dict(found for test in tests for found in _sets(test, src, tgt))
     rules, report = Rules(src, tgt, **settings), Report()
     for name, pair in named.items():

@@ -149,8 +149,9 @@ def folder_files(
     for file in sorted(filter(Path.is_file, folder.iterdir())):
         name, _, lang = unpacked_name(file.name).rpartition('.')
         split = 'val' if name in VAL_NAMES else name
-        if lang == src and (split in ('train', 'val') or split.startswith('test')):
-            found[split] = file, _partner(file, f'{name}.{tgt}')
+        if lang != src or not (split in ('train', 'val') or split.startswith('test')): continue
+        if split in found: raise InputError(f"{file}: {found[split][0].name} is there, too; leave one of the two")
+        found[split] = file, _partner(file, f'{name}.{tgt}')
     if found: return found
     raise InputError(f"{folder}: no train.{src}, val.{src} or test*.{src} (also .gz) in it; "
         "check the two languages (--src, --tgt) and the folder")
@@ -163,11 +164,12 @@ def unpacked_name(
 
 def _partner(file, name):
     "The file of that name beside `file`, plain or packed."
-    for end in ('', *PACKED):
-        partner = file.with_name(name + end)
-        if partner.is_file(): return partner
-    raise InputError(f"{file}: its translation {name} (or .gz) is missing; "
-        "add it, or choose another target language (--tgt)")
+    partners = [partner for end in ('', *PACKED) if (partner := file.with_name(name + end)).is_file()]
+    if not partners:
+        raise InputError(f"{file}: its translation {name} (or .gz) is missing; "
+            "add it, or choose another target language (--tgt)")
+    if partners[1:]: raise InputError(f"{partners[1]}: {partners[0].name} is there, too; leave one of the two")
+    return partners[0]
 
 def load_folder(
     folder:str|Path,        # See `folder_files`

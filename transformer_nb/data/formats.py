@@ -99,7 +99,7 @@ def find_files(
     "Where the text is; raises `InputError` for files that are missing or of an unknown kind."
     data = str(data)
     both_sides = Path(unpacked_name(data)).suffix in READERS and not Path(data).is_dir()
-    if both_sides or ',' in data:
+    if both_sides or ',' in data and not Path(data).is_dir():
         files = tuple(data.split(',', 1))
         for file in files:
             if not Path(file).exists(): raise InputError(f"{file}: no such file; check the path")

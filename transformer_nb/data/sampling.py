@@ -148,5 +148,9 @@ def load_mixture(
     names, weights = zip(*map(weighted, [data] if isinstance(data, str) else data))
     corpora = [load_data(name, src, tgt, n_train, drop_empty, max_len) for name in names]
     if weights == (1.,): return corpora[0]
+    languages = sorted({f'{corpus.src}-{corpus.tgt}' for corpus in corpora})
+    if languages[1:]:
+        raise InputError(f"{', '.join(names)}: corpora of different languages, {', '.join(languages)}; "
+            "leave one out, or name the languages (--src, --tgt)")
     mixture = Mixture([corpus['train'] for corpus in corpora], weights)
     return Corpus(corpora[0].src, corpora[0].tgt, corpora[0].splits | {'train': mixture})

@@ -101,7 +101,10 @@ def read_manifest(
     "What `prepare` wrote last; raises `InputError` where it is missing or broken."
     remedy = 'give the command tnb-data prepare again (into a new directory, where this file is broken)'
     manifest = read_json(Path(folder)/name, remedy)
-    if manifest.get('format') == FORMAT: return manifest
+    if manifest.get('format') == FORMAT:
+        missing = {'plan', 'shards'} - manifest.keys()
+        if not missing: return manifest
+        raise InputError(f"{folder}/{name}: has no {sorted(missing)[0]!r}; {remedy}")
     raise InputError(f"{folder}: shards of format {manifest.get('format')}, and this version reads {FORMAT}; "
         "prepare again into another directory")
 
@@ -129,9 +132,10 @@ def _locked(folder):
         return
     lock = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: another process is preparing it; wait for its end") from None
         yield
-    except BlockingIOError: raise InputError(f"{folder}: another process is preparing it; wait for its end") from None
     finally: os.close(lock)
 
 # %% ../../nbs/data/03_shards.ipynb #a53e86c9

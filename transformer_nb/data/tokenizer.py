@@ -131,6 +131,7 @@ def train_tokenizer(
     kind:str='bpe'             # 'bpe' (en-de in the paper) or 'unigram' (near to the paper's word-pieces for en-fr)
 ) -> Tokenizer:
     "Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."
+    if kind not in ('bpe', 'unigram'): raise InputError(f"no vocabulary of kind {kind!r}: choose bpe or unigram")
     texts, size = list(texts), 8000 if vocab_size is None else max(vocab_size, 4)
     try: return _train(texts, size, kind)
     except RuntimeError as e:

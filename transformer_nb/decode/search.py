@@ -291,6 +291,7 @@ def sample(
     if len(src) == 0: return []
     u = _randoms(src, seed, max_lengths(model, src, max_new_tokens=max_new_tokens), model.cfg.pad_id)
     def draw(scores, alive, position):
-        p = (scores/temperature).softmax(-1, dtype=wide(scores.dtype))
+        scores = (scores - scores.amax(-1, keepdim=True)).to(wide(scores.dtype))  # or a small divisor would overflow
+        p = (scores/temperature).softmax(-1)
         return pick(restrict(p, top_k, top_p), u[alive, position])
     return _one_by_one(inference(model), src, prefix, max_new_tokens, draw)
