@@ -209,7 +209,8 @@ class InParts(Write):
     loss of a micro-batch, and `batch.n_tokens` the number of its target tokens. Write
     `accumulate(optimizer, loss_of, batches)`: it leaves behind the gradients of the whole batch, as if all of its
     tokens had come at once, and gives back the mean loss of these tokens. Gradients of an earlier step may still be
-    there. The graph of each micro-batch must be gone before the next one comes. The update is not your part."""
+    there. What autograd keeps of a micro-batch for `backward`, its *graph*, must be gone before the next one comes.
+    The update is not your part."""
     id, level, minutes, name, first = '14.2', 2, 12, 'accumulate', True
     hints = ("A mean of means is the mean of all only if the parts are equally large. What is the share of a part?",
              "`backward` adds to the gradients that are there: clear them once, and call it for every micro-batch.",
@@ -349,16 +350,16 @@ class HowUndecided(Write):
     """How undecided?
 
     Write `perplexity(model, batches)`: the perplexity of the model on all tokens of the validation batches.
-    `model(batch)` gives a pair of means over the tokens of a batch, the smoothed loss and the negative log-likelihood;
+    `model(batch)` gives a pair of means over the tokens of a batch, the smoothed loss and the plain one;
     `batch.n_tokens` is the number of these tokens. The model comes in training mode, with dropout, and training goes on
-    afterwards. No graph is to be built."""
+    afterwards. Nobody will call `backward` here, so no graph is to be built."""
     id, level, minutes, name, first = '14.3', 1, 10, 'perplexity', True
     hints = ("One perplexity of all tokens, not one for each batch. What must be added up before the exponential?",
              "`model.eval()` before, `model.train()` after it, and `with torch.no_grad():` around the calls.",
-             "`exp(total/n)`: `total` is the sum of `nll*batch.n_tokens`, and `n` that of `batch.n_tokens`.")
+             "`exp(total/n)`: `total` is the sum of `plain*batch.n_tokens`, and `n` that of `batch.n_tokens`.")
     start = '''
 def perplexity(
-    model,  # Its call with a batch gives (smoothed loss, negative log-likelihood), each per token
+    model,  # Its call with a batch gives (smoothed loss, plain loss), each per token
     batches # Of the validation split
 ):          # A number
     ...  # your code
@@ -689,8 +690,7 @@ class Epochs(Value):
     solution = """4: 24 steps of one micro-batch each would be two thirds of an epoch,
     `24/len(Batches(pairs, 1024).epoch(0))`; with six micro-batches a step they are six times as much. In the same way
     the paper's 25,000 tokens become six micro-batches of 4,096. A step then takes six times as long, and its gradient
-    is less noisy. On a small corpus and in a short run, many noisy updates are usually worth more than a few exact
-    ones."""
+    is less noisy."""
     wrong = {.67: ('one-a-step', "that is with one micro-batch a step; now a step takes six of them"),
              144: ('micro-batches', "that is how many micro-batches the run takes; how many of them are an epoch?"),
              .11: ('divided', "a step takes *more* sentences now, so the same steps are more epochs, not fewer"),
