@@ -304,7 +304,7 @@ class InOrder(Value):
     hints = ("Begin with four pieces: ▁ h e n.", "The first merge takes the *e*. What is left for the second?")
     right = 3
     solution = """Three: ▁ h en. The first merge makes *en*; then no *e* stands alone beside the *h*, so `('h', 'e')`
-    finds nothing, nor does `('he', 'n')`. With `('h', 'e')` first, as in the lesson, it is two: ▁ hen."""
+    finds nothing, nor does `('he', 'n')`. With `('h', 'e')` first it is two: ▁ hen."""
     wrong = {2: ('other-order', "that is ▁ hen, for `('h', 'e')` before `('e', 'n')`; here e and n are joined first"),
              1: ('mark', "none of these merges joins the mark ▁ with anything"),
              4: ('letters', "at least one merge fits: e and n stand side by side"),
