@@ -112,6 +112,32 @@ def test_bad_files_are_named(tmp_path, name, data, named):
     assert named in str(e.value) and '\n' not in str(e.value)
 
 
+def test_half_a_character_of_json_is_left_out(tmp_path):
+    "No file can hold it; `clean` and `prepare` would end in the middle of a corpus."
+    (tmp_path/'a.jsonl').write_text('{"en": "a \\ud83ddog", "de": "ein \\ud83d\\ude00 Hund"}\n')
+    assert read(tmp_path/'a.jsonl') == [('a dog', 'ein 😀 Hund')]
+
+
+def test_a_region_of_a_language_is_found_by_its_full_name_and_by_its_first_part(tmp_path):
+    texts = {'en-GB': 'colour', 'pt-BR': 'ônibus', 'pt-PT': 'autocarro'}
+    unit = ''.join(f'<tuv xml:lang="{lang}"><seg>{text}</seg></tuv>' for lang, text in texts.items())
+    (tmp_path/'a.tmx').write_text(f'<tmx><body><tu>{unit}</tu></body></tmx>', encoding='utf-8')
+    assert read(tmp_path/'a.tmx', 'en-GB', 'pt-BR') == read(tmp_path/'a.tmx', 'en', 'pt-br') == [('colour', 'ônibus')]
+    assert read(tmp_path/'a.tmx', 'en', 'pt-PT') == [('colour', 'autocarro')]
+
+
+def test_a_folder_in_place_of_a_file_is_named_once(tmp_path):
+    with pytest.raises(InputError) as e: read_lines(tmp_path)
+    assert str(e.value) == f'{tmp_path}: is no file; check the path'
+
+
+def test_a_corpus_of_which_nothing_is_left_is_not_written(tmp_path):
+    (tmp_path/'a.tsv').write_text('a dog\t\na cat\t\n')
+    with pytest.raises(InputError, match="of 2 pairs none would be left {'empty': 2}"):
+        clean(str(tmp_path/'a.tsv'), str(tmp_path/'out'), language=False, workers=1)
+    assert [file.name for file in tmp_path.iterdir()] == ['a.tsv']
+
+
 @pytest.mark.parametrize('longer', ['en', 'de'])
 def test_unequal_sides_are_named_by_their_lines(tmp_path, longer):
     for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('a\n'*(7 + 3*(lang == longer)))

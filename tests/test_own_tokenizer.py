@@ -11,6 +11,7 @@ from transformer_nb import Trainer, TrainingConfig, Transformer, TransformerConf
 from transformer_nb.core import InputError
 from transformer_nb.data import tokenizer as tokenizers
 from transformer_nb.data.tokenizer import TokenizerLike, TwoVocabularies, Vocabulary, read_tokenizer, train_tokenizer
+from transformer_nb.decode.viewer import forced_attention, norms_of_ids, value_norms
 from transformer_nb.files import write_manifest
 
 PAIRS = few_pairs(40)
@@ -181,3 +182,14 @@ def test_what_looks_like_a_tag_in_the_middle_of_a_text_is_a_word():
     translator = Translator(model, two)
     assert translator.unknown('a >>b<< dog') == ['>>b<<']
     with pytest.raises(InputError, match='knows no such language'): translator.unknown('>>b<< a dog')
+
+
+def test_norms_of_maps_need_a_way_back_to_ids():
+    "Which the protocol does not ask for; the ids themselves will do."
+    letters = Letters(ALPHABET)
+    model = Transformer(TransformerConfig(letters.vocab_size, 1, 16, 32, 2, max_len=256))
+    translator = Translator(model, letters)
+    maps = forced_attention(translator, *PAIRS[0])
+    with pytest.raises(InputError, match='Letters has no method `ids_of`.*norms_of_ids'): value_norms(translator, maps)
+    (source, target), = translator._pairs([PAIRS[0][0]], [PAIRS[0][1]])
+    assert norms_of_ids(translator, source, target[:-1])['cross'].shape == (1, 2, len(source))

@@ -272,6 +272,14 @@ def test_a_disk_that_is_really_full(text, tmp_path):
     finally: subprocess.run(['umount', disk], check=True)
 
 
+@pytest.mark.parametrize('change, why', [({'sample': 0}, 'sample 0: give at least 1'),
+    ({'max_len': 1}, 'max_len 1: give at least 2'), ({'max_len': 2}, 'every pair has a side of 2 tokens or more')])
+def test_settings_that_leave_nothing_are_refused(text, tmp_path, change, why):
+    with pytest.raises(InputError) as e: prepare(text, tmp_path/'shards', **SETTINGS | change)
+    one_line(e, why)
+    assert not (tmp_path/'shards'/'shards.json').exists()
+
+
 def test_two_at_once(text, tmp_path):
     "The second one is told so, and the first goes on."
     out = tmp_path/'shards'

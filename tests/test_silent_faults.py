@@ -1,6 +1,7 @@
 """What would otherwise go wrong without a word: each is right, or refused in one line that names the remedy."""
 import copy
 import dataclasses
+import errno
 import io
 import json
 import pickle
@@ -12,17 +13,18 @@ import pytest
 import sentencepiece as spm
 import torch
 
-from transformer_nb import checkpoints, core, devices
+from transformer_nb import checkpoints, core, devices, files
 from transformer_nb.data import sampling, shards, tokenizer
 from transformer_nb.data.cleaning import clean
-from transformer_nb.data.corpora import Corpus, folder_files
+from transformer_nb.data.corpora import Corpus, folder_files, load_corpus
 from transformer_nb.data.formats import find_files
 from transformer_nb.decode.search import greedy, sample
 from transformer_nb.files import atomic_folder, atomic_write, check_file, write_manifest
 from transformer_nb.parts import packing
 from transformer_nb.attention import additive_attention, attention, causal_mask, fused_attention, masked_softmax
-from transformer_nb.data.batching import Batch, Batches, make_batch, pad
-from transformer_nb.core import InputError
+from transformer_nb.data.batching import Batch, Batches, id_pairs, make_batch, pad
+from transformer_nb.core import InputError, out_of_memory
+from transformer_nb.decode.viewer import Viewer
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.optimizer import adam
 from transformer_nb.parts.packing import PackedAttention, PackedMask, Packing
@@ -473,10 +475,17 @@ def test_the_own_settings_file_behind_a_foreign_one_is_found(nowhere):
 
 
 @pytest.mark.parametrize('line, why', [
-    ('name = laptop', "no setting 'name'"), ('corpus_sise = 3', "no setting 'corpus_sise'"), ('steps = many', 'many')])
+    ('name = laptop', "no setting 'name'"), ('corpus_sise = 3', "no setting 'corpus_sise'"), ('steps = many', 'many'),
+    ('steps = 0', 'at least 1'), ('corpus_size = -5', 'at least 1'), ('dtype = flaot32', "'flaot32': choose one of")])
 def test_a_bad_setting_of_ones_own_is_named(nowhere, line, why):
     (nowhere/'a'/'settings.ini').write_text(f'[mine]\n{line}\n')
     refused(lambda: core.profile('mine'), 'settings.ini', '[mine]', why)
+
+
+def test_a_broken_settings_file_of_ones_own_is_named(nowhere):
+    "It would be passed over, and the course run on the defaults."
+    (nowhere/'a'/'settings.ini').write_text('[cpu]\nsteps = 5\nsteps = 6\n')
+    refused(lambda: core.profile('cpu'), 'settings.ini: ', 'line 3', "'steps'", 'already exists')
 
 
 def test_what_somebody_puts_into_a_folder_while_it_is_made_stays(tmp_path):
@@ -487,6 +496,69 @@ def test_what_somebody_puts_into_a_folder_while_it_is_made_stays(tmp_path):
         (tmp_path/'out').mkdir()
         (tmp_path/'out'/'thesis.tex').write_text('mine')
     assert [file.name for file in (tmp_path/'out').iterdir()] == ['thesis.tex'] and len(list(tmp_path.iterdir())) == 1
+
+
+def test_two_processes_do_not_fill_one_folder(tmp_path):
+    "The second one would empty it under the first one's hands."
+    out = tmp_path/'out'
+    with atomic_folder(out, (), 'new folder') as made:
+        (made/'train.en').write_text('a dog')
+        refused(lambda: atomic_folder(out, (), 'new folder').__enter__(), 'out: another process is writing it')
+    assert (out/'train.en').read_text() == 'a dog' and [file.name for file in tmp_path.iterdir()] == ['out']
+
+
+def test_a_disk_without_locks_is_written_all_the_same(tmp_path, monkeypatch):
+    def unknown(*_): raise OSError(errno.ENOLCK, 'No locks available')
+    monkeypatch.setattr(files.fcntl, 'flock', unknown)
+    with atomic_folder(tmp_path/'out', (), 'new folder') as made: (made/'train.en').write_text('a dog')
+    assert (tmp_path/'out'/'train.en').exists()
+
+
+def test_a_line_is_not_put_into_another_one():
+    for kind in (InputError, files.DiskError):
+        with pytest.raises(kind) as e, files.reading_errors_as('all.model', 'copy it', 'broken', ValueError):
+            raise kind('letters.txt:3: two letters in a line; leave one')
+        assert str(e.value) == 'letters.txt:3: two letters in a line; leave one'
+
+
+@pytest.mark.parametrize('write', [
+    lambda file: Tokenizer.save(SimpleNamespace(model=b'new'), file),
+    lambda file: Viewer('new').save(file)], ids=['vocabulary', 'page'])
+def test_a_disk_that_is_full_leaves_the_old_file(tmp_path, monkeypatch, write):
+    (tmp_path/'a').write_text('old')
+    def full(_): raise OSError(errno.ENOSPC, 'No space left on device')
+    monkeypatch.setattr(files, 'fsync_and_hash', full)
+    with pytest.raises(OSError, match='No space left'): write(tmp_path/'a')
+    assert (tmp_path/'a').read_text() == 'old' and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize('tokens', [7, ('a',), (5.,), None])
+def test_suppressed_tokens_are_ids(tokens):
+    refused(lambda: TransformerConfig(suppress_tokens=tokens), 'suppress_tokens must be a list of ids', repr(tokens))
+
+
+def test_an_older_glibc_gets_a_threshold_that_it_takes(monkeypatch):
+    "A refused one would leave its own, and no longer a moving one: every larger tensor would be mapped anew."
+    told = []
+    def mallopt(which, size):
+        told.append((which, size))
+        return int(which == -1 or size <= 2**25)
+    monkeypatch.setattr(devices, '_glibc', lambda name: mallopt)
+    devices.keep_memory()
+    assert told == [(-3, 2**30), (-3, 2**25), (-1, 2**30)]
+
+
+def test_memory_that_is_full_on_windows_is_known():
+    assert out_of_memory(RuntimeError('DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes.'))
+
+
+@pytest.mark.parametrize('rows, place', [
+    ([[1, 2], [[3, 4]]], 'pair 0 (from 0), target: [[3, 4]]'), ([[1, 2], [[3], [4, 5]]], 'target: [[3], [4, 5]]'),
+    ([[[1]], [[2]]], 'source: [[1]]'), ([[1, 2], 3], 'target: 3'), ([[1], [1.7]], 'target: [1.7]'),
+    ([[], ['a']], "target: ['a']")])
+def test_rows_that_hold_no_ids_are_named(rows, place):
+    refused(lambda: id_pairs(rows), place, 'is no row of ids')
+    if rows[1] != 3: refused(lambda: pad(rows), 'row ', 'is no row of ids')
 
 
 def test_a_file_that_grew_is_not_whole(tmp_path):
@@ -524,6 +596,7 @@ def test_a_comma_in_the_name_of_a_folder_and_a_lone_test_set(tmp_path):
     for lang in ('en', 'de'): (tmp_path/'a,b'/f'train.{lang}').write_text('a dog runs .\n')
     (tmp_path/'test.tsv').write_text('a dog runs .\ta dog runs .\n')
     assert [file.name for file in find_files(tmp_path/'a,b', 'en', 'de')['train']] == ['train.en', 'train.de']
+    assert load_corpus(str(tmp_path/'a,b'))['train'].pairs == [('a dog runs .',)*2]
     assert clean(str(tmp_path/'a,b'), tests=str(tmp_path/'test.tsv'), workers=1, language=False).pairs == 1
 
 
