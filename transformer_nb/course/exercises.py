@@ -46,7 +46,9 @@ class Result:
     text:str              # For the reader
     mistake:str|None=None # A short fixed name such as 'wrong-axis'; None: right
 
-    def __repr__(self): return f"{self.id} {'✓' if self.right else '✗'} {self.text}"
+    def __repr__(self):
+        mark = '✓' if self.right else '○' if self.mistake == 'nothing' else '✗'  # ○: not answered yet
+        return f'{self.id} {mark} {self.text}'
 
 # %% ../../nbs/22_exercises.ipynb #298366cf
 def number(
