@@ -18,7 +18,7 @@ from transformer_nb.core import DiskError, HubError, InputError, MemoryFull
 from transformer_nb.decode.search import beam_search
 from transformer_nb.decode.evaluation import score
 from transformer_nb.data.corpora import Split, load_corpus
-from transformer_nb.interop.marian import from_marian, read_model, to_marian
+from transformer_nb.interop.marian import from_marian, paper_order, read_model, to_marian
 from transformer_nb.interop.export import to_ctranslate2, to_onnx
 from transformer_nb.data.tokenizer import TokenizerLike, TwoVocabularies, train_tokenizer
 from transformer_nb.train.trainer import Trainer, TrainingConfig
@@ -258,6 +258,27 @@ def test_training_goes_on(folder, tmp_path):
     again = Translator.from_pretrained(tmp_path/'run')
     assert again.translate(SENTENCES[:4]) == t.translate(SENTENCES[:4])
     assert again.tokenizer.source.ids == found.tokenizer.source.ids
+
+
+def test_waves_of_the_decoder_alone_are_kept(tmp_path):
+    "Positions that the encoder has learned are not dropped with the decoder's, which are the paper's."
+    folder = make(tmp_path/'m', learned=True)
+    state = load_file(folder/'model.safetensors')
+    waves = make(tmp_path/'waves')
+    state['model.decoder.embed_positions.weight'] = MarianMTModel.from_pretrained(
+        waves).model.decoder.embed_positions.weight.detach().clone()
+    save_file(state, folder/'model.safetensors', {'format': 'pt'})
+    model = from_marian(folder).model
+    learned = model.source_positions.table
+    order = paper_order(32)
+    assert torch.equal(learned, state['model.encoder.embed_positions.weight'][:, order])
+    assert torch.equal(model.positions.table, state['model.decoder.embed_positions.weight'][:, order])
+
+
+def test_the_device_may_be_left_to_the_machine_and_a_folder_has_no_revision(folder):
+    assert read_model(folder, 'auto').model.embedding.weight.device.type in ('cpu', 'cuda', 'mps')
+    for place in (folder, 'demo'):
+        with pytest.raises(InputError, match='no id on the Hub.*leave revision out'): read_model(place, revision='v1')
 
 
 # What is broken is named, and nothing is run
@@ -500,6 +521,42 @@ def test_a_broken_npz_is_named(folder, tmp_path):
     assert not (tmp_path/'it_ran').exists()
     (place/'model.npz').unlink()
     with pytest.raises(InputError, match='model.npz: missing'): read_model(place)
+
+
+def rows_cut(place, side, n):
+    "Marian NMT's model with a vocabulary of its own for one side, of n pieces; the other keeps all."
+    weights = dict(np.load(place/'model.npz'))
+    weights[f'{side}_Wemb'] = weights[f'{side}_Wemb'][:n]
+    if side == 'decoder': weights['decoder_ff_logit_out_b'] = weights['decoder_ff_logit_out_b'][:, :n]
+    np.savez(place/'model.npz', **weights)
+    lines = (place/'vocab.yml').read_text(encoding='utf-8').splitlines(keepends=True)
+    (place/'short.yml').write_text(''.join(lines[:n]), encoding='utf-8')
+    files = ['short.yml', 'vocab.yml']
+    write(place/'decoder.yml', {'models': ['model.npz'], 'vocabs': files if side == 'encoder' else files[::-1]})
+
+
+def test_vocabularies_of_two_sizes(tmp_path):
+    "Padding is the last id of the longer one, on both sides; what no piece has is never written."
+    folder = make(tmp_path/'m', **KINDS['source of its own'])
+    for side in ('encoder', 'decoder'):
+        place = shutil.move(npz(folder, {}), tmp_path/side)
+        whole = Translator.from_pretrained(place)
+        n = whole.cfg.pad_id - 5
+        rows_cut(place, side, n)
+        t = Translator.from_pretrained(place)
+        assert t.cfg.pad_id == whole.cfg.pad_id and t.translate(['']) == ['']
+        if side == 'encoder': assert t.translate(SENTENCES[:4]) == whole.translate(SENTENCES[:4])
+        else: assert (t.model.embedding.bias[n:] == -1e4).all() and max(map(max, t.encode(SENTENCES[:4]))) < n
+
+
+def test_a_file_may_be_named_without_a_list(folder, tmp_path):
+    place = shutil.move(npz(folder, {}), tmp_path/'npz')
+    write(place/'decoder.yml', {'models': 'model.npz', 'vocabs': 'vocab.yml'})
+    assert read_model(place).model.cfg == from_marian(folder).model.cfg
+    weights = dict(np.load(place/'model.npz'))
+    weights['special:model.yml'] = np.frombuffer(b'dim-emb: \xff', dtype=np.int8)
+    np.savez(place/'model.npz', **weights)
+    with pytest.raises(InputError, match='model.npz: broken'): read_model(place)
 
 
 @pytest.mark.slow

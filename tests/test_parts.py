@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from transformer_nb.core import InputError
 from transformer_nb.data.batching import make_batch, pad
 from transformer_nb.decode.search import greedy
 from transformer_nb.experiments.table2 import build_model
@@ -96,6 +97,12 @@ def test_an_attention_of_ones_own_stays_where_it_is():
     with_packed_attention(model)
     assert type(model.encoder[0].self_attention) is Mine
     with pytest.raises(ValueError, match='encoder.0.self_attention: Mine attends in a way of its own'): inference(model)
+
+
+def test_eight_bits_of_a_prepared_model_are_not_promised():
+    ready = inference(make())
+    assert inference(ready) is ready
+    with pytest.raises(InputError, match='prepared already, without int8'): inference(ready, int8=True)
 
 
 # --- dropout

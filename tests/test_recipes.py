@@ -238,6 +238,17 @@ def test_many_gpus_are_started_together():
     assert command.startswith('torchrun --standalone --nproc-per-node 4 --no-python tnb-train --recipe wmt14-en-de-big')
     status, _, err = tnb('tnb-data', 'recipe', 'multi30k', '--gpus', 0)
     assert status == 2 and 'give at least 1' in err
+    with pytest.raises(InputError, match='--gpus 16: the recipe has 8 micro-batches a step; give at most 8'):
+        commands(load_recipe('wmt14-en-de-base'), gpus=16)
+
+
+def test_a_folder_with_a_space_is_quoted(tmp_path):
+    text = (FOLDER/'wmt14-en-de-base.toml').read_text(encoding='utf-8')
+    text = re.sub('^folder = .*', "folder = 'my corpus'", text, flags=re.M)
+    (tmp_path/'mine.toml').write_text(text, encoding='utf-8')
+    typed = dict(commands(load_recipe(tmp_path/'mine.toml')))
+    assert "clean 'my corpus' " in typed['clean'] and "prepare 'my corpus-clean' " in typed['prepare']
+    assert "--data 'my corpus-shards' " in typed['train']
 
 
 def test_a_file_of_ones_own_is_walked_by_its_path(tmp_path):

@@ -25,6 +25,7 @@ from transformer_nb.data.tokenizer import Tokenizer, train_tokenizer
 from transformer_nb.decode.evaluation import score
 from transformer_nb.decode.search import beam_search, greedy
 from transformer_nb.decode.translator import Translator
+from transformer_nb.feed_forward import FeedForward
 from transformer_nb.interop import export as export_module
 from transformer_nb.interop.export import MADE_BY, OneStep, SourceSide, to_carry, to_ctranslate2, to_onnx
 from transformer_nb.interop.hub import model_card, push_to_hub
@@ -261,12 +262,14 @@ def part(model): model.decoder[0].feed_forward = torch.nn.Identity()
 def more(model): model.extra = torch.nn.Linear(2, 2)
 def fewer(model): model.encoder[0].residuals = model.encoder[0].residuals[:1]
 def shape(model): model.encoder[0].feed_forward.W_1 = torch.nn.Linear(32, 20)
+def kind(model): model.encoder[0].feed_forward.__class__ = type('Mine', (FeedForward,), {})
 def pruned(model): prune.l1_unstructured(model.encoder[0].feed_forward.W_1, 'weight', .5)
 
 
 @pytest.mark.parametrize('change, name', [
     (part, 'decoder.0.feed_forward.'), (more, 'extra.weight:'), (fewer, 'encoder.0.residuals.1'),
-    (shape, 'encoder.0.feed_forward.W_1.weight:'), (pruned, 'encoder.0.feed_forward.W_1.weight')])
+    (shape, 'encoder.0.feed_forward.W_1.weight:'), (kind, 'encoder.0.feed_forward:'),
+    (pruned, 'encoder.0.feed_forward.W_1.weight')])
 @pytest.mark.parametrize('export', [to_onnx, to_ctranslate2])
 def test_changed_models_are_refused(export, change, name, tmp_path):
     found = make()
@@ -405,10 +408,11 @@ def test_a_card_of_what_nothing_is_known(small):
 
 
 def test_no_path_of_the_author_is_told(hub, demo):
-    secret = {'data': '/home/me/secret/train.en,/home/me/secret/train.de', 'src': 'en', 'tgt': 'de', 'step': 3}
+    secret = {'data': '/home/me/secret/train.en,/home/me/secret/train.de', 'src': 'en', 'tgt': 'de', 'step': 3,
+        'init': '/home/me/first'}
     push_to_hub(replace(demo, training=secret), 'me/model')
     assert not [name for name, data in hub['files'].items() if data and b'home/me' in data]
-    assert hub['checkpoint'].training == secret | {'data': 'train.en, train.de'}
+    assert hub['checkpoint'].training == secret | {'data': 'train.en, train.de', 'init': 'first'}
 
 
 def test_a_card_of_several_corpora(demo):

@@ -25,10 +25,9 @@ from transformer_nb.data.batching import Batches, IdPairs, encode_pairs
 from transformer_nb.data.corpora import Split
 from transformer_nb.data.tokenizer import Special, train_tokenizer
 from transformer_nb.parts.loss import _chunk_by_chunk, projected_loss
-from transformer_nb.train import distributed, runs, trainer as trainer_module
+from transformer_nb.train import costs, distributed, runs, trainer as trainer_module
 from transformer_nb.train.autotune import torch_settings
 from transformer_nb.train.callbacks import Callback, Metrics
-from transformer_nb.train.costs import matmul_rate
 from transformer_nb.train.distributed import DistributedContext, parallel
 from transformer_nb.train.runs import NotFinite
 from transformer_nb.train.trainer import Objective, Trainer, TrainingConfig, batch_loss
@@ -555,9 +554,38 @@ def test_measuring_the_machine_makes_do_with_the_memory_that_is_left(monkeypatch
         if len(a) > most: raise torch.OutOfMemoryError
         return plain(a, b, out=out)
     monkeypatch.setattr(torch, 'mm', mm)
-    assert matmul_rate.__wrapped__('cpu') > 0
+    measure = lambda: costs._measured_rate.__wrapped__(torch.device('cpu'), torch.float32, 1)
+    assert measure() > 0
     most = 0
-    with pytest.raises(torch.OutOfMemoryError): matmul_rate.__wrapped__('cpu')
+    with pytest.raises(torch.OutOfMemoryError): measure()
+
+
+def test_the_machine_is_measured_for_each_number_of_threads(monkeypatch):
+    "Two runs in one process may differ in it."
+    monkeypatch.setattr(costs, 'matmul_seconds', lambda n, *_: n**3/torch.get_num_threads())
+    before = torch.get_num_threads()
+    costs._measured_rate.cache_clear()
+    try:
+        for n in (1, 2, 1):
+            torch.set_num_threads(n)
+            assert costs.matmul_rate('cpu', torch.float64) == 2*n
+    finally:
+        torch.set_num_threads(before)
+        costs._measured_rate.cache_clear()
+
+
+def test_weight_decay_is_not_dropped_where_the_optimizer_is_ones_own(tmp_path):
+    made = new_trainer(tmp_path/'run')
+    sgd = lambda model: torch.optim.SGD(model.parameters(), lr=.1)
+    with pytest.raises(InputError, match='weight_decay is .*give it to your own'):
+        Trainer(made.model, train=[([4], [4])], out=tmp_path/'run', optimizer=sgd,
+            cfg=TrainingConfig(steps=1, device='cpu', weight_decay=.1))
+
+
+@pytest.mark.parametrize('wrong', [
+    dict(compile='false'), dict(shard=1), dict(keep_best=None), dict(steps=True), dict(lr_scale=True)])
+def test_a_setting_of_another_type_is_refused(wrong):
+    with pytest.raises(InputError, match=f'{min(wrong)} .* must be'): TrainingConfig(**{'steps': 1} | wrong)
 
 
 def test_the_loss_makes_no_tensor_elsewhere():
@@ -610,6 +638,13 @@ def test_half_of_what_torchrun_says_makes_no_group(name, value, monkeypatch):
     monkeypatch.setenv(name, value)
     world = DistributedContext('cpu')
     assert (world.rank, world.size, world.all_reduce_sum(2.)) == (0, 1, [2.])
+
+
+def test_a_process_that_does_not_know_its_gpu_says_so(monkeypatch):
+    for name, value in {'RANK': '0', 'WORLD_SIZE': '2'}.items(): monkeypatch.setenv(name, value)
+    monkeypatch.delenv('LOCAL_RANK', raising=False)
+    monkeypatch.setattr(distributed, 'default_device', torch.device)
+    with pytest.raises(InputError, match='LOCAL_RANK is not set'): DistributedContext('cuda')
 
 
 @pytest.mark.parametrize('device, backend', [('cuda', 'nccl'), ('cpu', 'gloo')])
