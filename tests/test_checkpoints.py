@@ -107,7 +107,8 @@ def test_everything_is_synced_before_and_after_the_rename(tmp_path, tokenizer, m
     monkeypatch.setattr(os, 'replace', lambda a, b: (log.append('rename'), replace(a, b)))
     model = make()
     checkpoints.save(tmp_path/'c', model, tokenizer, {'step': 1}, adam(model))
-    *first, last, folder, rename, parent = log
+    vocabulary, renamed, *first, last, folder, rename, parent = log            # the vocabulary writes itself whole, too
+    assert vocabulary == f'.tokenizer.model.{os.getpid()}.tmp' and renamed == 'rename'
     assert sorted([*first, last]) == ALL and last == 'manifest.json'
     assert (folder, rename, parent) == ('.c.tmp', 'rename', tmp_path.name)
 

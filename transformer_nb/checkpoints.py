@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/checkpoints.html.md"""
 
 # %% auto #0
 __all__ = ['FORMAT', 'FILES', 'AGAIN', 'Checkpoint', 'save', 'snapshot', 'whole_tensors', 'sharded_like', 'write_files',
-           'check_own', 'verify', 'steps', 'newest', 'find', 'prune', 'remove', 'load', 'load_transformer',
+           'check_own', 'verify', 'steps', 'newest', 'find', 'prune', 'remove', 'load', 'load_transformer', 'filled',
            'check_fits', 'load_optimizer', 'average']
 
 # %% ../nbs/checkpoints.ipynb #4ed80f45
@@ -37,6 +37,8 @@ FILES = (
     'optimizer.safetensors',
     MANIFEST,
 )
+_MODEL = FILES[:2]         # must be there
+_TO_TRANSLATE = FILES[:4]  # all but what a run goes on with
 
 @dataclass
 class Checkpoint:
@@ -148,8 +150,7 @@ def _manifest(path):
     with reading_errors_as(file, AGAIN, 'broken', KeyError, TypeError, ValueError, AttributeError):
         files = {name: {'bytes': int(entry['bytes']), 'sha256': entry['sha256']}
                  for name, entry in manifest['files'].items()}
-        # The first two must be there, and nothing but the others (the manifest does not list itself)
-        if not set(FILES[:2]) <= files.keys() <= set(FILES[:-1]): raise ValueError('files of another kind')
+        if not {*_MODEL} <= files.keys() <= {*FILES} - {MANIFEST}: raise ValueError('files of another kind')
     return files
 
 def _complete(path):
@@ -229,7 +230,7 @@ def load(
     tokenizer=None                 # The one it was saved with, if that is of a class that is not registered
 ) -> Checkpoint:
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
-    place, data = _open(path, FILES[:4], verified)  # the optimizer's state is checked, but not kept
+    place, data = _open(path, _TO_TRANSLATE, verified)  # the optimizer's state is checked, but not kept
     model, file = _model(place, data).to(default_device(str(device))), place/'tokenizer.model'
     name = str(read_json(place/'config.json', AGAIN, data['config.json']).get('tokenizer', ''))
     found = read_tokenizer(data[file.name], file, name, tokenizer) if file.name in data else None
@@ -244,7 +245,7 @@ def load_transformer(
     device:str='cpu'      # torch device, or 'auto'
 ) -> Transformer:         # In eval mode and float32, whatever the weights were stored as
     "The model of a checkpoint, and nothing else of it; raises `InputError` as `load` does."
-    return _model(*_open(path, FILES[:2])).float().to(default_device(device))
+    return _model(*_open(path, _MODEL)).float().to(default_device(device))
 
 # %% ../nbs/checkpoints.ipynb #79a2cd58
 def _model(path, data):
@@ -252,13 +253,20 @@ def _model(path, data):
     file = path/'model.safetensors'
     with reading_errors_as(file, AGAIN, 'no safetensors file', SafetensorError):
         weights = tensors_from(data.pop(file.name))  # the bytes go before the model comes: a quarter less memory
-    blank = _blank(path/'config.json', data['config.json'])
-    held, asked = (sum(t.numel() for t in table.values()) for table in (weights, blank.state_dict()))
-    if held != asked:  # now, before memory is asked for
+    model = _blank(path/'config.json', data['config.json'])
+    held, asked = (sum(t.numel() for t in table.values()) for table in (weights, model.state_dict()))
+    if held != asked:
         raise InputError(f"{file}: does not fit config.json beside it ({held:,} numbers, not {asked:,}); {AGAIN}")
-    with torch.random.fork_rng([]): model = Transformer(blank.cfg)  # the caller's random numbers stay as they are
     with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', RuntimeError):
-        model.load_state_dict(weights, assign=True)  # float64 stays float64
+        return filled(model, weights)
+
+def filled(
+    model:Transformer, # Made on torch's device `meta`, without memory for its weights
+    weights:dict       # Name to tensor, of any type; they are taken, not copied
+) -> Transformer:      # The model, in eval mode
+    "Give an empty model its weights; raises `RuntimeError` where they do not fit. No random number is drawn."
+    model.load_state_dict(weights, assign=True)
+    if model.positions.table.is_meta: model.positions.to_empty(device='cpu')  # sinusoids come anew by themselves
     return model.eval()
 
 def _blank(file, data):
@@ -268,7 +276,7 @@ def _blank(file, data):
     if 'banned' in cfg: cfg['suppress_tokens'] = cfg.pop('banned')  # as it was called once
     if unknown := sorted(cfg.keys() - {f.name for f in fields(TransformerConfig)}):
         raise InputError(f"{file}: unknown field {unknown[0]!r}; use the version of transformer_nb that wrote it")
-    errors = TypeError, ValueError, ArithmeticError, RuntimeError
+    errors = TypeError, InputError, ValueError, ArithmeticError, RuntimeError
     with reading_errors_as(file, AGAIN, 'describes no model', *errors), torch.device('meta'):
         return Transformer(TransformerConfig(**cfg))
 

@@ -80,7 +80,7 @@ def _command(
 
 def _line_of(error):
     "What a command says of an error; None for a fault of ours, whose traceback must be seen."
-    if isinstance(error, (InputError, NotFinite, *FAILURES)): return error
+    if isinstance(error, (InputError, NotFinite, *FAILURES)): return str(error)
     if out_of_memory(error): return 'the memory is full: close other programs, or give it less at once'
     if _of_disk(error): return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
     return None
@@ -155,13 +155,14 @@ def _begun(start, about, asked, world):
     suits |= {'steps': steps, 'dtype': 'auto' if minutes else 'float32', 'grad_accum_steps': world.size}
     if start: return start.model.cfg, suits | {'lr_scale': FINE_TUNING*suits['lr_scale']}
     cfg = model_preset(about['preset'], norm=suits['norm'])
-    return replace(cfg, dropout=0.) if about['data'] == 'builtin' else cfg, suits
+    if about['data'] == 'builtin': cfg = replace(cfg, dropout=0.)
+    return cfg, suits
 
 def _about(asked, found, start):
     "What is kept in training.json: as it was asked for, else as the run or model says that is gone on from."
     recipe, known = asked.get('recipe'), found.training if found else {}
     if start: known = {'preset': 'base'} | {k: v for k, v in start.training.items() if k in ('src', 'tgt', 'preset')}
-    if recipe and not {'data'} & (asked.keys() | known.keys()):
+    if recipe and 'data' not in asked and 'data' not in known:
         raise InputError(f"--recipe {recipe}: give a corpus with --data; tnb-data recipe {recipe} shows how to make it")
     others = {'data': 'builtin', 'src': 'en', 'tgt': 'de', 'preset': 'tiny', 'recipe': None, 'init': None,
         'corpus_size': 40_000, 'drop_empty': False, 'bleu': 0}
@@ -266,7 +267,7 @@ def train(
     max_len:int|None=None,   # Longest sequence, in tokens (default: 1024)
     norm:str|None=None,      # LayerNorm after the residual (post) or before (default: post; a short run: pre)
     bleu:int|None=None,      # Validation sentences to translate for BLEU at each checkpoint (default: none)
-    resume:Annotated[str|None, RESUME]=None, # Go on from the run's newest checkpoint, with its settings; auto: or begin
+    resume:Annotated[str|None, RESUME]=None, # Go on from the newest checkpoint, its settings but device; auto: or begin
     **settings
 ):
     "Train a translation model: a corpus in, a directory of checkpoints out. Under torchrun, processes train together."
@@ -295,7 +296,7 @@ def train(
     trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out,
         about=about | {'bleu': bleu} | _writing(pairs), score=_bleu(tokenizer, val[:bleu]), world=world)
     trainer.resume_word, trainer.owns_run_dir = '--resume', bool(resume)
-    del corpus, pairs, start  # the texts: from here on there are ids
+    del corpus, pairs, start  # the texts to train on: the trainer has ids
     if found: trainer.resume(found)
     else: _plan(trainer, asked)
     _run(trainer)
@@ -304,7 +305,7 @@ def _asked(given):
     "The options that were given, and those of a recipe that were not."
     if unknown := given.keys() - signature(train).parameters: raise TypeError(f"train has no option {min(unknown)!r}")
     asked = {name: value for name, value in given.items() if value is not None and value is not False}
-    if isinstance(given['data'], list) and len(given['data']) == 1: asked['data'], = given['data']
+    if isinstance(given['data'], list) and len(given['data']) == 1: asked['data'] = given['data'][0]
     asked = recipes.with_recipe(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
     if asked.get('preset', 'tiny') not in PRESETS:
         raise InputError(f"--preset {asked['preset']}: no such preset; choose one of {', '.join(PRESETS)}")
@@ -450,7 +451,7 @@ def _tests(about, data=None, src=None, tgt=None, drop_empty=False):
         corpus = load_corpus(origin, n_train=about.get('corpus_size', 40_000))
         return {name: corpus[name] for name in corpus.tests}
     src, tgt = src or about.get('src', 'en'), tgt or about.get('tgt', 'de')
-    drop_empty = drop_empty or not data and about.get('drop_empty', False)
+    drop_empty = drop_empty or (not data and about.get('drop_empty', False))
     another = f"name one with --data FILE.{src},FILE.{tgt}"
     if ',' in origin: splits = {'train': origin.split(',', 1)}
     elif data or Path(origin).is_dir(): splits = folder_files(origin, src, tgt)
@@ -471,8 +472,8 @@ def _scores(translator, splits, tokenize='13a', **search):
 def _print_table(scores):
     for split, found in scores.items():
         for name in ('BLEU', 'chrF'):
-            value, signature = found[name].values()
-            print(f"{split:<20} {found['pairs']:>6,} pairs  {name:<5} {value:>6.2f}  {signature}")
+            print(f"{split:<20} {found['pairs']:>6,} pairs  {name:<5} "
+                f"{found[name]['score']:>6.2f}  {found[name]['signature']}")
 
 # %% ../nbs/21_cli.ipynb #8aeb84df
 def evaluate(

@@ -10,6 +10,7 @@ __all__ = ['KINDS', 'PRESETS', 'PerHead', 'per_head', 'check_even', 'Transformer
 
 # %% ../nbs/config.ipynb #cfgimp
 from dataclasses import dataclass, fields
+from operator import index
 
 import torch
 import torch.nn.functional as F
@@ -94,7 +95,9 @@ class TransformerConfig:
 
     def __post_init__(self):
         "Raises `InputError` for a value that no model can have; works out the widths of a head."
-        object.__setattr__(self, 'suppress_tokens', tuple(self.suppress_tokens))
+        tokens = self.suppress_tokens
+        try: object.__setattr__(self, 'suppress_tokens', tuple(map(index, tokens)))
+        except TypeError: raise InputError(f"suppress_tokens must be a list of ids, not {tokens!r}") from None
         for field in fields(self):
             value = getattr(self, field.name)
             may_be_missing = value is None and field.default is None

@@ -41,26 +41,33 @@ def profile(
 ) -> Profile:
     "The run profile `name` from the nearest `settings.ini`; raises `InputError` for an unknown name or a bad value."
     name = name or environ.get('TNB_PROFILE') or ('gpu' if torch.cuda.is_available() else 'cpu')
-    found = _settings({'cpu', 'gpu', 'ci', name})
-    if not found:
+    settings = _settings({'cpu', 'gpu', 'ci', name})
+    if not settings:
         if name in ('cpu', 'gpu', 'ci'): return Profile(name, str(default_device()))
         raise InputError(f"no profile [{name}]: choose cpu, gpu or ci, or write a section [{name}] into a settings.ini")
-    file, sections = found
+    file, sections = settings
     if name not in sections: raise InputError(f"{file}: no profile [{name}]; it has {', '.join(sections.sections())}")
     section, known = sections[name], {f.name: type(f.default) for f in fields(Profile)[1:]}
     if unknown := [key for key in section if key not in {*known, *sections.defaults()}]:
         raise InputError(f"{file}: [{name}] has no setting {unknown[0]!r}; it has {', '.join(known)}")
-    try: said:dict = {key: kind(section[key]) for key, kind in known.items() if key in section}
+    try:
+        said:dict = {key: kind(section[key]) for key, kind in known.items() if key in section}
+        found = Profile(name, **said)
+        check_dtype(found.dtype)
+        if min(found.corpus_size, found.steps) < 1: raise ValueError('corpus_size and steps must be at least 1')
     except ValueError as e: raise InputError(f"{file}: [{name}] {e}") from None
-    return Profile(name, **said)
+    return found
 
 def _settings(names):
-    "The nearest settings.ini with one of these sections, and what it says; None without. Broken ones are passed over."
+    "The nearest settings.ini with one of these sections, and what it says; None without. `InputError` if it is broken."
     for folder in (Path.cwd(), *Path.cwd().parents):
         file, sections = folder/'settings.ini', ConfigParser(interpolation=None)
+        why = ''
         try: sections.read(file, encoding='utf-8')
-        except (Error, UnicodeDecodeError): continue
-        if names.intersection(sections.sections()): return file, sections
+        except (Error, UnicodeDecodeError) as e: why = ' '.join(str(e).split())
+        if not names.intersection(sections.sections()): continue  # another program's
+        if why: raise InputError(f"{file}: {why}; mend the line, or move the file away")
+        return file, sections
     return None
 
 # %% ../nbs/core.ipynb #2b4db9a9

@@ -84,12 +84,14 @@ def _glibc(name):
     "A function of Linux's usual C library; None elsewhere."
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == 'linux' else None
 
+_TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
+
 def _set_thresholds(mmap, trim):
     "From how many bytes on a block is the system's own, and how many free ones are kept; nothing without a glibc."
     mallopt = _glibc('mallopt')
     if not mallopt: return
-    mallopt(-3, mmap)
-    mallopt(-1, trim)
+    if mallopt(_MMAP, mmap) == 0: mallopt(_MMAP, 2**25)  # an older glibc takes no more
+    mallopt(_TRIM, trim)
 
 def keep_memory():
     "Tell glibc to keep freed memory for the next tensors, for the whole process; does nothing where there is no glibc."

@@ -35,4 +35,4 @@ def out_of_memory(
     error:Exception # What was raised
 ) -> bool:
     "Does an error say that the memory is full?"
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or 'DefaultCPUAllocator' in str(error)

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/files.html.md"""
 
 # %% auto #0
 __all__ = ['MANIFEST', 'reading_errors_as', 'writing_errors_as', 'to_json', 'read_json', 'atomic_write', 'fsync_and_hash',
-           'check_file', 'write_manifest', 'check_free', 'atomic_folder', 'resolve']
+           'check_file', 'write_manifest', 'check_free', 'locked', 'atomic_folder', 'resolve']
 
 # %% ../nbs/files.ipynb #filimpor
 import hashlib
@@ -21,23 +21,28 @@ from safetensors import SafetensorError
 
 from .errors import FAILURES, DiskError, InputError, out_of_memory
 
+try: import fcntl
+except ImportError: fcntl = None  # Windows
+
 # %% ../nbs/files.ipynb #filerrs1
 @contextmanager
 def reading_errors_as(
     file:str|Path, # What is read in this block
     remedy:str,    # What to do about it; the end of the line
     why:str='',    # What is wrong where one of `errors` comes
-    *errors        # Exceptions that a broken file raises here
+    *errors        # Exceptions that a broken file raises here; `InputError` where one does not name the file
 ):
     "In this block a missing or broken file becomes an `InputError`, one that cannot be read a `DiskError`."
     try: yield
+    except FAILURES: raise  # they have their line
     except FileNotFoundError: raise InputError(f"{file}: missing; {remedy}") from None
     except (IsADirectoryError, NotADirectoryError): raise InputError(f"{file}: is no file; {remedy}") from None
     except OSError as e:
         whose = 'its permissions' if isinstance(e, PermissionError) else 'the disk'
         raise DiskError(f"{file}: cannot be read ({e.strerror or e}); see to {whose}") from None
     except errors as e:
-        if out_of_memory(e): raise
+        has_its_line = isinstance(e, InputError) and InputError not in errors
+        if has_its_line or out_of_memory(e): raise
         raise InputError(f"{file}: {why} ({shorten(str(e), 160)}); {remedy}") from None
 
 @contextmanager
@@ -149,6 +154,23 @@ def check_free(
         "move that, or choose another directory")
 
 @contextmanager
+def locked(
+    folder:Path, # Is there
+    busy:str     # The error where another process has the lock
+):
+    "In this block the folder is ours: a lock that ends with the process. Raises `InputError` where it is another's."
+    if not fcntl:
+        yield
+        return
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError: raise InputError(busy) from None
+        except OSError: pass  # some network disks know no locks
+        yield
+    finally: os.close(lock)
+
+@contextmanager
 def atomic_folder(
     path:str|Path, # Where it is to stand
     files:tuple,   # What lies there may hold these files, and is replaced; (): nothing may lie there
@@ -157,15 +179,20 @@ def atomic_folder(
     "A folder that appears when the block has ended well, whole or not at all; `DiskError` where that fails."
     place = Path(path).resolve()
     tmp = _beside(place, 'tmp')
-    try:
-        with writing_errors_as(path):
-            check_free(path, files, what)
-            shutil.rmtree(tmp, ignore_errors=True)  # of an earlier crash
-            tmp.mkdir(parents=True)
-            yield tmp
-            check_free(path, files, what)  # hours may have passed
-            _swap(tmp, place)
-    finally: shutil.rmtree(tmp, ignore_errors=True)
+    with writing_errors_as(path):
+        check_free(path, files, what)
+        tmp.mkdir(parents=True, exist_ok=True)
+        with locked(tmp, f"{path}: another process is writing it; wait for its end"):
+            try:
+                for left in tmp.iterdir(): _remove(left)  # of an earlier crash
+                yield tmp
+                check_free(path, files, what)  # hours may have passed
+                _swap(tmp, place)
+            finally: shutil.rmtree(tmp, ignore_errors=True)
+
+def _remove(path):
+    if path.is_dir(): shutil.rmtree(path)
+    else: path.unlink()
 
 def resolve(
     path:Path  # Where a folder was written

@@ -8,7 +8,6 @@ Docs: https://transformer-nb.github.io/transformer_nb/transformer.html.md"""
 __all__ = ['Residual', 'EncoderLayer', 'DecoderLayer', 'Transformer']
 
 # %% ../nbs/06_transformer.ipynb #f87add62
-from importlib import import_module
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -150,4 +149,5 @@ class Transformer(nn.Module):
         device:str='cpu'  # torch device, or 'auto'
     ) -> 'Transformer':   # In eval mode and float32, whatever the weights were stored as
         "The model of a checkpoint, and nothing else of it; raises `InputError` as `checkpoints.load` does."
-        return import_module('transformer_nb.checkpoints').load_transformer(path, device)
+        from transformer_nb.checkpoints import load_transformer  # which imports this class
+        return load_transformer(path, device)

@@ -70,7 +70,7 @@ class UntiedEmbedding(Embedding):
         ids:Tensor  # Token ids of the target, shape (b, n), int64
     ) -> Tensor:    # Vectors times √d_model, shape (b, n, d_model)
         "Look the tokens up and multiply by √d_model (§3.4)."
-        return self.read(ids) if self.read else super().forward(ids)
+        return super().forward(ids) if self.read is None else self.read(ids)
 
     def logits(self,
         x:Tensor  # Decoder output, shape (..., d_model)

@@ -32,13 +32,27 @@ def pad(
     device=None,      # torch device; None means the default
     pad_id:int=PAD    # Id of padding
 ) -> Tensor:          # int64, shape (len(rows), longest), filled with pad_id on the right
-    "Rows of different lengths as one tensor; no rows make an empty one."
+    "Rows of different lengths as one tensor; no rows make an empty one. `InputError` for what are no ids."
     if len(rows) == 0: return torch.empty(0, 0, dtype=torch.int64, device=device)
     lengths = np.array([len(row) for row in rows])
     table = np.full((len(rows), lengths.max()), pad_id, dtype=np.int64)  # NumPy 1 on Windows would take int32
     real = np.arange(table.shape[1]) < lengths[:, None]
-    table[real] = np.concatenate(rows, dtype=np.int64, casting='unsafe')  # an empty list would be float64
+    table[real] = _joined(rows, 'row {} (from 0)'.format)
     return torch.as_tensor(table, device=device)
+
+def _joined(rows, place):
+    "All ids one after the other; `InputError`, naming the place, for a row of anything but whole numbers."
+    try:
+        full = [row for row in rows if len(row)]  # an empty list would be float64
+        return np.concatenate([np.empty(0, np.int64), *full], dtype=np.int64, casting='same_kind')
+    except (TypeError, ValueError):
+        odd = next(i for i, row in enumerate(rows) if not _is_row(row))
+        raise InputError(f"{place(odd)}: {rows[odd]!r:.80} is no row of ids, which are whole numbers") from None
+
+def _is_row(row):
+    try: row = np.asarray(row)
+    except ValueError: return False  # lists of different lengths
+    return row.ndim == 1 and (len(row) == 0 or row.dtype.kind in 'biu')
 
 # %% ../../nbs/data/06_batching.ipynb #7321e6b2
 @dataclass
@@ -161,11 +175,7 @@ def id_pairs(
     place=_place          # Function of the number of a row: where it stands, for a message
 ) -> IdPairs:
     "Rows of ids, joined; two bytes an id where the vocabulary allows it, else four. `InputError` as `check_ids`."
-    full = [row for row in rows if len(row)]  # an empty list would be float64
-    try: ids = np.concatenate([np.empty(0, np.int64), *full], dtype=np.int64, casting='same_kind')
-    except (TypeError, ValueError):
-        odd = next(i for i, row in enumerate(rows) if len(row) and np.asarray(row).dtype.kind not in 'biu')
-        raise InputError(f"{place(odd)}: {rows[odd]!r:.80} is no row of ids, which are whole numbers") from None
+    ids = _joined(rows, place)
     bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     check_ids(IdPairs(ids, bounds), sizes, pad_id, place)
     return IdPairs(ids.astype(np.uint16 if max(sizes) <= 2**16 else np.uint32), bounds)
@@ -180,7 +190,7 @@ def check_ids(
     for start in range(0, 2*len(pairs), 2**17):  # never a mask for all ids
         bounds = np.asarray(pairs.bounds[start:start + 2**17 + 1], np.int64)
         ids = pairs.ids[bounds[0]:bounds[-1]]
-        size_of_id = np.repeat(np.resize(sizes, len(bounds) - 1), np.diff(bounds))  # source, target, source, target …
+        size_of_id = np.repeat(np.tile(sizes, len(bounds)//2), np.diff(bounds))  # source, target, source, target …
         wrong = np.flatnonzero((ids < 0) | (ids >= size_of_id) | (ids == pad_id))
         if not len(wrong): continue
         first, size = ids[wrong[0]], size_of_id[wrong[0]]

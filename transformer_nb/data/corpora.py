@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ..core import InputError
 from ..english_german.grammar import sentence_pairs
+from ..files import reading_errors_as
 
 # %% ../../nbs/data/00_corpora.ipynb #15f14995
 def decode_line(
@@ -45,11 +46,13 @@ PACKED = {'.gz': gzip.open, '.xz': lzma.open, '.zst': _zstd}  # Endings of packe
 def reading(
     path:str|Path # A file; a name in .gz, .xz or .zst is decompressed
 ):                # Yields it open, as bytes
-    "A file of any size; raises `InputError`, naming it and the remedy, if it cannot be read to its end."
+    "Open a file of any size; `InputError` or `DiskError`, with name and remedy, if it cannot be read to its end."
     try:
         with PACKED.get(Path(path).suffix, lambda path: open(path, 'rb'))(path) as file: yield file
     except FileNotFoundError: raise InputError(f"{path}: no such file; check the path") from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as e:
+        if getattr(e, 'errno', None):  # what the system says, not what reads the archive
+            with reading_errors_as(path, 'check the path'): raise
         raise InputError(f"{path}: cannot be read ({e}); check or copy the file again") from None
 
 def stream_lines(
@@ -145,7 +148,7 @@ def folder_files(
         raise InputError(f"{folder}: a file, where a folder is asked for; give two files as A,B, "
             "or make a folder of it with tnb-data prepare")
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give a folder with train.{src} and train.{tgt}, or 'builtin'")
+        raise InputError(f"{folder}: no such folder; give a folder with train.{src} and train.{tgt}")
     for file in sorted(filter(Path.is_file, folder.iterdir())):
         name, _, lang = unpacked_name(file.name).rpartition('.')
         split = 'val' if name in VAL_NAMES else name
@@ -202,5 +205,6 @@ def load_corpus(
 ) -> Corpus:
     "Text files, or the built-in corpus, as a corpus; raises `InputError` as `folder_files` and `read_parallel` do."
     if data == 'builtin': return load_builtin(n_train)
-    if ',' in data: return Corpus(src, tgt, {'train': read_parallel(*data.split(',', 1), drop_empty=drop_empty)})
+    if ',' in data and not Path(data).is_dir():
+        return Corpus(src, tgt, {'train': read_parallel(*data.split(',', 1), drop_empty=drop_empty)})
     return load_folder(data, src, tgt, drop_empty)

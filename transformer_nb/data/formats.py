@@ -36,7 +36,9 @@ def _tsv(file, src, tgt):
         yield columns[0], columns[1]
 
 # %% ../../nbs/data/01_formats.ipynb #d33bd806
-def _one_line(text): return re.sub(r'\s*[\r\n]+\s*', ' ', text).strip()
+def _one_line(text):
+    "As a line that a file can hold: JSON allows half a character, a lone surrogate."
+    return re.sub(r'\s*[\r\n]+\s*', ' ', text).strip().encode(errors='ignore').decode()
 
 def _pair(row, src, tgt, place):
     "The two sides of a row with names; raises `InputError` if it has them not."
@@ -63,7 +65,9 @@ def _tmx(file, src, tgt):
             for event, element in events:
                 if event == 'start' or element.tag != 'tu': continue
                 unit += 1
-                yield _pair(dict(map(_variant, element.iter('tuv'))), src, tgt, f'{file}: unit {unit}')
+                texts = dict(map(_variant, element.iter('tuv')))
+                short = {lang.partition('-')[0]: text for lang, text in texts.items()}  # 'en' finds 'en-GB'
+                yield _pair(short | texts, src.lower(), tgt.lower(), f'{file}: unit {unit}')
                 element.clear()
                 root[-1].clear()  # the body, which holds the units
     except ElementTree.ParseError as e:
@@ -73,7 +77,7 @@ def _variant(tuv):
     "Language and text of one side of a unit. Marks inside a sentence vanish, their text stays."
     lang = tuv.get(LANG) or tuv.get('lang') or ''
     seg = tuv.find('seg')
-    return lang.lower().partition('-')[0], '' if seg is None else ''.join(seg.itertext())
+    return lang.lower(), '' if seg is None else ''.join(seg.itertext())
 
 # %% ../../nbs/data/01_formats.ipynb #4036bf5a
 def _parquet(file, src, tgt):

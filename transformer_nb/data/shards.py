@@ -32,10 +32,7 @@ from .batching import IdPairs, PairSource, encode_pairs
 from .corpora import Corpus, Split, load_corpus, load_folder
 from .formats import find_files, stream_pairs
 from .tokenizer import Tokenizer, train_tokenizer
-from ..files import atomic_write, check_file, read_json, to_json, writing_errors_as
-
-try: import fcntl
-except ImportError: fcntl = None  # Windows
+from ..files import atomic_write, check_file, locked, read_json, to_json, writing_errors_as
 
 # %% ../../nbs/data/03_shards.ipynb #df4fcb31
 PER_SHARD = 2**16  # Pairs that are read for a shard
@@ -119,24 +116,9 @@ def _alone(folder):
         if there and MANIFEST not in there and JOURNAL not in there:
             raise InputError(f"{folder}: is there already and holds no shards ({there[0]} lies in it); "
                 "choose another directory")
-        with _locked(folder):
+        with locked(folder, f"{folder}: another process is preparing it; wait for its end"):
             for left in folder.glob('.*.tmp'): left.unlink()  # of a process that was killed
             yield
-
-# %% ../../nbs/data/03_shards.ipynb #7c671f68
-@contextmanager
-def _locked(folder):
-    "A lock that ends with the process."
-    if not fcntl:
-        yield
-        return
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder}: another process is preparing it; wait for its end") from None
-        yield
-    finally: os.close(lock)
 
 # %% ../../nbs/data/03_shards.ipynb #a53e86c9
 def _begin_worker():
@@ -164,8 +146,8 @@ def in_order(
             if len(running) > workers: yield running.popleft().result()
         while running: yield running.popleft().result()
     except BrokenProcessPool:
-        raise ProcessLost("a process was ended from outside (is the memory full?); give the same command again, "
-            "with fewer workers (--workers)") from None
+        raise ProcessLost("a process was ended from outside (is the memory full? does a script call this outside of "
+            "if __name__ == '__main__'?); give the same command again, with fewer workers (--workers)") from None
     finally: pool.shutdown(cancel_futures=True)
 
 # %% ../../nbs/data/03_shards.ipynb #97cc3318
@@ -246,6 +228,8 @@ def prepare(
     drop_empty:bool=False      # Leave out pairs with an empty side instead of refusing them?
 ) -> dict:                     # The manifest
     "Text to shards; started again with the same settings it goes on, or repairs. `InputError` for what is wrong."
+    for name, least, given in (('sample', 1, sample), ('max_len', 2, max_len)):
+        if given < least: raise InputError(f"{name} {given}: give at least {least}")
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to train on")
     plan = dict(src=src, tgt=tgt, vocab_size=vocab_size, sample=sample, max_len=max_len, seed=seed,
@@ -255,6 +239,9 @@ def prepare(
         done = _begun(folder, plan)
         tokenizer = _tokenizer(folder, train, plan, done)
         _make_shards(folder, train, plan, done, tokenizer, workers or cores_for(train))
+        if not any(entry['pairs'] for entry in done['shards']):
+            raise InputError(f"{data}: every pair has a side of {max_len:,} tokens or more; "
+                "prepare into another directory with a larger --max-len")
         manifest = done | {'texts': _copy_texts(folder, files, plan), 'vocab_size': tokenizer.vocab_size}
         atomic_write(folder/MANIFEST, to_json(manifest))
         (folder/JOURNAL).unlink(missing_ok=True)
@@ -277,8 +264,9 @@ def _begun(folder, plan):
             raise InputError(f"{folder}: was begun with other settings ({what}); give those again, "
                 "or choose another directory")
         return done
-    _note(folder, {'format': FORMAT, 'plan': plan, 'shards': []})
-    return read_manifest(folder, JOURNAL)
+    done = {'format': FORMAT, 'plan': plan, 'shards': []}
+    _note(folder, done)
+    return done
 
 # %% ../../nbs/data/03_shards.ipynb #shjoined
 class JoinedPairs(PairSource):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import sentencepiece as spm
 
 from ..core import InputError
-from ..files import reading_errors_as
+from ..files import atomic_write, reading_errors_as
 
 # %% ../../nbs/data/05_tokenizer.ipynb #84b91864
 PAD, BOS, EOS, UNK = range(4)  # ids of the special tokens in every vocabulary of `train_tokenizer`
@@ -62,7 +62,7 @@ class TokenizerLike(Protocol):
         path:str|Path # File to write
     ):
         "Write the bytes of the vocabulary."
-        Path(path).write_bytes(self.model)
+        atomic_write(Path(path), self.model)
 
 # %% ../../nbs/data/05_tokenizer.ipynb #35fc19eb
 class Tokenizer(TokenizerLike):

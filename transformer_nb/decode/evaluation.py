@@ -45,6 +45,7 @@ def score(
     found = {}
     for name, metric in _metrics(tokenize).items():
         result = metric.corpus_score(hypotheses, [references], n_bootstrap=1000 if intervals else 1)
+        # only its JSON has the interval in public
         value = json.loads(result.format(is_json=True, signature=str(metric.get_signature())))
         found[name] = {'score': value['score'], 'signature': value['signature']}
         if not intervals: continue

@@ -100,7 +100,7 @@ def greedy(
 
 # %% ../../nbs/decode/04_search.ipynb #fd9f1049
 class Hypothesis(NamedTuple):
-    "An output and what the search thinks of it; the better one is the larger one."
+    "An output and what the search thinks of it; the better one is the larger one (tuples compare by score first)."
     score:float  # Log-probability (nats) over the length penalty
     ids:list     # Without BOS and EOS
 
@@ -163,9 +163,9 @@ class BeamSearch:
         if position < self.forced.shape[1]: logp = force(logp, self.forced[self.alive, position].repeat_interleave(k))
         best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
         logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
-        order = logp.clone()
-        order[:, 0].masked_fill_(self.greedy, inf)
-        index = order.topk(2*k)[1]
+        ranking = logp.clone()
+        ranking[:, 0].masked_fill_(self.greedy, inf)
+        index = ranking.topk(2*k)[1]
         return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
 
     def scores(self) -> Tensor: # Shape (b·k, V)

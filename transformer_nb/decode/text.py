@@ -11,6 +11,7 @@ __all__ = ['HIDDEN', 'SENTENCE_END', 'COMMA', 'SPACE', 'WIDE', 'MOST_WORDS', 'AP
 # %% ../../nbs/decode/01_text.ipynb #text0003
 import re
 from collections import Counter
+from functools import lru_cache
 from itertools import chain, pairwise
 from unicodedata import category
 
@@ -28,6 +29,7 @@ def clean(
 # %% ../../nbs/decode/01_text.ipynb #b09cba6e
 SENTENCE_END = re.compile(
     r'(?<=[.!?…])\s+|(?<=[.!?…]["”’»)\]])\s+|\n\s*|(?<=[。！？])(?![。！？」』”’）])\s*|(?<=[。！？][」』”’）])\s*'
+    # Korean endings of a sentence, which often has no sign at its end
     r'|(?<=니다|니까|어요|아요|여요|해요|예요|에요|세요|네요|군요|지요|았다|었다|였다|했다|겠다|이다|한다|는다)\s+|(?<=죠)\s+'
 )
 COMMA = re.compile(r'(?<=[,;:])\s+|(?<=[，、；：])\s*')
@@ -80,7 +82,10 @@ def writing(
     ends = sum(line.rstrip()[-1:] in ('.', '?', '!') for line in lines) > .99*len(first)
     return {'lower': lower, 'ends': ends, 'words': ' '.join(sorted(words)) if len(words) <= MOST_WORDS else ''}
 
-def _known(word, how): return f' {word} ' in f" {how['words']} "
+@lru_cache(8)
+def _words(text): return frozenset(text.split())
+
+def _known(word, how): return word in _words(how['words'])
 
 def _possible(text, how):
     "Could it be a line of the corpus? Known words, and its end."

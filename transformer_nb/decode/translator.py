@@ -61,7 +61,7 @@ class TooLong(InputError):
 class Translation(NamedTuple):
     "A translation and what the model thinks of it."
     text:str     # One line
-    score:float  # Log-probability (nats) over the length penalty; of a text in parts the sum
+    score:float  # Log-probability (nats) over the length penalty (of beam 1: 1); of a text in parts the sum
     tokens:list  # Its pieces, as the vocabulary spells them
 
 def _dtype(name, device):
@@ -142,7 +142,7 @@ class Translator:
     def nbest(self,
         texts:str|list,        # Any text, or several; empty ones give one empty translation
         beam:int=4,            # Hypotheses kept per sentence (§6.1: 4)
-        alpha:float=.6,        # Length penalty (§6.1: 0.6)
+        alpha:float=.6,        # Length penalty (§6.1: 0.6); greedy search (beam 1) has none
         n:int=1,               # Translations per sentence, at most `beam`
         batch_tokens:int=4096, # Padded tokens per batch, on the source side times beam
         parallel:int=1,        # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
@@ -298,7 +298,7 @@ class Translator:
         text:str # Any text
     ) -> tuple:  # Parts that fit the model; their ids, each row with EOS; function of a translation: as people write
         "Cut a text that is too long; one not written like the model's corpus is cut into sentences, which then are."
-        text, source, back = clean(text), self._writing('source'), str
+        text, source, back = clean(text), self._writing('source'), str  # `str` leaves a translation as it is
         tag = self.tokenizer.tag(text)  # what says which language is wanted stands before each part
         text = text.removeprefix(tag)
         sentences = [text]
@@ -346,7 +346,8 @@ class Translator:
         "The Translations of a text from the hypotheses of its parts; a part with fewer of them repeats its last."
         found = []
         for rank in range(max(map(len, hyps))):
-            scores, ids = zip(*(h[min(rank, len(h) - 1)] for h in hyps))
+            chosen = [h[min(rank, len(h) - 1)] for h in hyps]
+            scores, ids = zip(*chosen)
             text = rejoin(parts, [*map(back, self.tokenizer.target.decode(list(ids)))])
             found.append(Translation(text, sum(scores), self.tokenizer.target.pieces([*chain(*ids)])))
         return found

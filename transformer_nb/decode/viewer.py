@@ -20,6 +20,7 @@ import torch
 
 from ..core import COLORS, InputError, plot_style
 from .alignment import between_words, spell
+from ..files import atomic_write
 
 # %% ../../nbs/decode/06_viewer.ipynb #87e5437d
 KINDS = ('encoder', 'decoder', 'cross')
@@ -129,6 +130,9 @@ def value_norms(
 ) -> dict:                 # For 'encoder', 'decoder' and 'cross' the norms, shape (N, h, keys)
     "How long the vector is that each head makes of the value of each key; the weights say which share of it arrives."
     tokenizer = translator.tokenizer
+    if not all(hasattr(side, 'ids_of') for side in (tokenizer.source, tokenizer.target)):
+        raise InputError(f"{type(tokenizer).__name__} has no method `ids_of`, from pieces to ids: add it, "
+            "or give the ids themselves to norms_of_ids")
     source, target = tokenizer.source.ids_of(maps['source']), tokenizer.target.ids_of(maps['target'])
     return norms_of_ids(translator, source, target[:-1])
 
@@ -171,7 +175,7 @@ class Viewer:
         path:str|Path # File to write, such as maps.html
     ):
         "Write a page that any browser opens, without a network."
-        Path(path).write_text(PAGE.format(self.title, self.html), encoding='utf-8')
+        atomic_write(Path(path), PAGE.format(self.title, self.html).encode())
 
 # %% ../../nbs/decode/06_viewer.ipynb #21b23503
 TITLES = {'encoder': 'encoder: source looks at source',

@@ -28,6 +28,7 @@ from ..attention import padding_mask
 from ..core import InputError, MemoryFull, out_of_memory
 from ..data.tokenizer import Vocabulary, check_tokenizer
 from ..files import atomic_folder, to_json
+from ..parts.exchange import kind_of
 from ..transformer import Transformer
 
 # %% ../../nbs/20a_serving.ipynb #20a00011
@@ -39,16 +40,15 @@ def newest_position(
     seen:Tensor|None=None # Boolean, shape (b, 1, 1, n): which of the memory are seen; None: all
 ) -> tuple:      # What comes out, shape (b, 1, d_model), and `past` with the newest behind the others
     "A layer of the decoder for the newest position alone."
-    own, cross = layer.self_attention, layer.cross_attention
+    own, cross, grown = layer.self_attention, layer.cross_attention, []
     def to_the_past(y):
-        nonlocal past
         Q, *newest = own.project(y, y, y)
-        past = tuple(torch.cat(pair, 2) for pair in zip(past, newest))
-        return own.attend(Q, *past)[0]
+        grown.extend(torch.cat(pair, 2) for pair in zip(past, newest))
+        return own.attend(Q, *grown)[0]
     def to_the_memory(y): return cross.attend(cross.project(y, None, None)[0], *memory, seen)[0]
     y = layer.residuals[0](y, to_the_past)
     y = layer.residuals[1](y, to_the_memory)
-    return layer.residuals[2](y, layer.feed_forward), past
+    return layer.residuals[2](y, layer.feed_forward), tuple(grown)
 
 # %% ../../nbs/20a_serving.ipynb #20a00015
 class SourceSide(nn.Module):
@@ -64,9 +64,8 @@ class SourceSide(nn.Module):
     ) -> list:     # For each layer of the decoder keys (b, h, n, d_k), then values (b, h, n, d_v)
         "The encoder, and what the decoder's layers make of its output."
         memory = self.model.encode(src)
-        return [heads for layer in self.model.decoder for heads in _keys_and_values(layer, memory)]
-
-def _keys_and_values(layer, memory): return layer.cross_attention.project(None, memory, memory)[1:]
+        projected = (layer.cross_attention.project(None, memory, memory) for layer in self.model.decoder)
+        return [heads for _, K, V in projected for heads in (K, V)]
 
 # %% ../../nbs/20a_serving.ipynb #20a00017
 def never(
@@ -115,13 +114,16 @@ def enough_memory(
         raise MemoryFull(f"{what}: the memory is full ({shorten(str(e) or type(e).__name__, 120)}); "
                          "close other programs, or use a machine with more memory") from None
 
-def _shapes(model): return {name: t.shape for name, t in model.state_dict().items()}
+def _form(model):
+    "Shape of each weight, class of each part."
+    kinds = {name: kind_of(part) for name, part in model.named_modules() if name}
+    return {name: t.shape for name, t in model.state_dict().items()} | kinds
 
 def _check_plain(model):
-    "Raises `InputError` where the weights are not those that the configuration asks for."
-    with torch.device('meta'): plain = _shapes(Transformer(model.cfg))
-    ours = _shapes(model)
-    for name in ours | plain:
+    "Raises `InputError` where weights or parts are not those that the configuration asks for."
+    with torch.device('meta'): plain = _form(Transformer(model.cfg))
+    ours = _form(model)
+    for name in plain | ours:
         if ours.get(name) == plain.get(name): continue
         raise InputError(f"{name}: is not as the configuration says: export the model as it was trained")
 

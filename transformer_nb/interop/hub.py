@@ -91,6 +91,7 @@ def _about(found):
     if 'data' in about:
         corpora = about['data'] if isinstance(about['data'], list) else [about['data']]
         about['data'] = ', '.join(Path(file).name for corpus in corpora for file in corpus.split(','))
+    if about.get('init') and not is_hub_id(about['init']): about['init'] = Path(about['init']).name
     return about
 
 def model_card(

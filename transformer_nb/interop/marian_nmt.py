@@ -26,12 +26,12 @@ WANTED = {  # settings of Marian's, and the values that make it this paper's mod
     'transformer-postprocess': ['dan'], 'transformer-postprocess-top': [''], 'transformer-postprocess-emb': ['', 'd'],
     'transformer-no-projection': [False], 'transformer-ffn-depth': [2], 'transformer-ffn-activation': ['swish', 'relu'],
     'transformer-train-position-embeddings': [False]}
-ACTIVATIONS = {'relu': 'relu', 'swish': 'silu'}  # their names and ours
+ACTIVATIONS = {'relu': 'relu', 'silu': 'silu', 'swish': 'silu', 'gelu': 'gelu'}  # their names and ours
 
-def _yaml(text, file, plain=False):
-    "A table in YAML; `plain`: all of it text, also a key such as `no`. Raises `InputError`, naming the file."
+def _yaml(data, file, plain=False):
+    "A table in YAML (bytes); `plain`: all of it text, also a key such as `no`. Raises `InputError`, naming the file."
     yaml = require('yaml', f'{file}: ')
-    try: found = yaml.load(text, yaml.BaseLoader if plain else yaml.SafeLoader)
+    try: found = yaml.load(data, yaml.BaseLoader if plain else yaml.SafeLoader)
     except yaml.YAMLError: found = None
     if isinstance(found, dict): return found
     raise InputError(f"{file}: broken (no table in YAML); {AGAIN}")
@@ -69,12 +69,14 @@ def _layers(weights, side, depth):
 
 # %% ../../nbs/interop/01_marian_nmt.ipynb #7aa5b804
 def _embeddings(weights):
-    "Matrices for source, target and softmax, and the softmax's bias, each with a row for padding."
+    "Matrices for source, target and softmax, and the softmax's bias, each with a row for padding, the last of both."
     source, target = (weights['Wemb' if 'Wemb' in weights else f'{side}_Wemb'] for side in ('encoder', 'decoder'))
     if 'decoder_ff_logit_out_W' in weights: softmax = weights['decoder_ff_logit_out_W'].T
     else: softmax = weights.get('decoder_ff_logit_out_Wt', target)
-    longer = lambda t: F.pad(t, (0, 0, 0, 1))  # by a row of zeros
-    bias = F.pad(weights['decoder_ff_logit_out_b'].flatten(), (0, 1), value=-1e4)  # padding is never written
+    rows = max(len(source), len(target)) + 1
+    longer = lambda t: F.pad(t, (0, 0, 0, rows - len(t)))  # by rows of zeros
+    bias = weights['decoder_ff_logit_out_b'].flatten()
+    bias = F.pad(bias, (0, rows - len(bias)), value=-1e4)  # what no piece has is never written
     return {'embedding.source.weight': longer(source), 'embedding.read.weight': longer(target),
         'embedding.weight': longer(softmax), 'embedding.bias': bias}
 
@@ -90,21 +92,26 @@ def _in_our_words(config, weights):
         'pad_id': pad_id, 'bos_id': pad_id, 'eos_id': 0}
 
 # %% ../../nbs/interop/01_marian_nmt.ipynb #70e2372d
-def _text(file):
-    with reading_errors_as(file, AGAIN, 'broken', UnicodeDecodeError): return file.read_text('utf-8')
+def _bytes(file):
+    with reading_errors_as(file, AGAIN): return file.read_bytes()
 
 def _ids(file):
-    table = _yaml(_text(file), file, plain=True)
+    table = _yaml(_bytes(file), file, plain=True)
     with reading_errors_as(file, AGAIN, 'not a table of ids', ValueError, TypeError):
         return {piece: int(i) for piece, i in table.items()}
 
 def _vocabulary(file, cutter, pad_id):
     "A SentencePiece model, the id of each piece, padding among them, and the file of the ids."
-    if file.suffix == '.spm': cutter = file
-    with reading_errors_as(cutter, AGAIN): model = cutter.read_bytes()
-    if cutter != file: return model, _ids(file) | {'<pad>': pad_id}, file
+    alone = file.suffix == '.spm'  # cutter and table in one
+    model = _bytes(file if alone else cutter)
     with reading_errors_as(file, AGAIN, 'no SentencePiece model, or cut off', RuntimeError):
-        return model, ids_by_piece(Tokenizer(model)) | {'<pad>': pad_id}, file
+        ids = ids_by_piece(Tokenizer(model)) if alone else _ids(file)
+    return model, ids | {'<pad>': pad_id}, file
+
+def _names(listed, key, name):
+    "The files that decoder.yml gives for a key, in a list or alone; where it gives none, one of this name."
+    found = listed.get(key) or name
+    return [Path(str(path)).name for path in (found if isinstance(found, list) else [found])]
 
 # %% ../../nbs/interop/01_marian_nmt.ipynb #e93f668c
 def is_npz(
@@ -118,16 +125,16 @@ def read_npz(
 ) -> tuple:     # File of the weights, weights, settings, (model, ids, file of the ids) of both sides, {}: nothing more
     "A model of Marian NMT; raises `InputError`, naming the file, for what is missing, broken, or of another kind."
     about = folder/'decoder.yml'
-    listed = _yaml(_text(about), about) if about.exists() else {}
-    file = folder/Path((listed.get('models') or ['model.npz'])[0]).name
-    vocabs = [folder/Path(name).name for name in listed.get('vocabs') or ['vocab.spm']]
+    listed = _yaml(_bytes(about), about) if about.exists() else {}
+    file = folder/_names(listed, 'models', 'model.npz')[0]
+    vocabs = [folder/name for name in _names(listed, 'vocabs', 'vocab.spm')]
     broken = ValueError, TypeError, EOFError, BadZipFile
     with reading_errors_as(file, AGAIN, 'broken', *broken), open(file, 'rb') as f:
         weights = {name: torch.from_numpy(t) for name, t in dict(np.load(f, allow_pickle=False)).items()}
     with reading_errors_as(file, AGAIN, "no model of Marian's, since this is missing", KeyError):
-        config = _yaml(weights['special:model.yml'].numpy().tobytes().rstrip(b'\0').decode(), file)
+        config = _yaml(weights['special:model.yml'].numpy().tobytes().rstrip(b'\0'), file)
         _check_kind(file, config)
         ours, settings = _in_our_words(config, weights)
-    uses = (vocabs[0], 'source', 'embedding.source.weight'), (vocabs[-1], 'target', 'embedding.read.weight')
-    sides = [_vocabulary(vocab, folder/f'{side}.spm', len(ours[name]) - 1) for vocab, side, name in uses]
+    uses = (vocabs[0], 'source'), (vocabs[-1], 'target')
+    sides = [_vocabulary(vocab, folder/f'{side}.spm', settings['pad_id']) for vocab, side in uses]
     return file, ours, settings, sides, {}

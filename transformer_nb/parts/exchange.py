@@ -51,6 +51,7 @@ class FastDropout(StandIn, nn.Dropout):
         "Drop in training, pass on in evaluation."
         if not self.training or self.p == 0: return x
         if self.p == 1 or x.device.type != 'cpu': return F.dropout(x, self.p)
+        # Numbers of 16 bits, all equally likely from −2^15 to 2^15 − 1
         bits = torch.empty(x.numel()//4 + 1, dtype=torch.int64).random_(-2**63, None).view(torch.int16)
         keep = bits[:x.numel()].view(x.shape) >= round(self.p*2**16) - 2**15
         return x * keep * (1/(1 - self.p))

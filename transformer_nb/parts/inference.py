@@ -100,8 +100,9 @@ def _check(model):
     for name, m in model.named_modules():
         if isinstance(m, CachedAttention):
             raise InputError("the model's matrices were given up when it was prepared: load it again")
-        other = isinstance(m, MultiHeadAttention) and kind_of(m) is not MultiHeadAttention
-        if other or name.rpartition('.')[0] == 'decoder' and kind_of(m) is not DecoderLayer:
+        other_attention = isinstance(m, MultiHeadAttention) and kind_of(m) is not MultiHeadAttention
+        other_layer = name.rpartition('.')[0] == 'decoder' and kind_of(m) is not DecoderLayer
+        if other_attention or other_layer:
             raise InputError(f"{name}: {type(m).__name__} attends in a way of its own: {remedy}")
 
 @contextmanager
@@ -140,6 +141,7 @@ class DecoderStep(nn.Module):
 
 def _traceable(step):
     "May TorchScript watch it once and repeat what it saw?"
+    # TorchScript does not know Python 3.14
     if sys.version_info >= (3, 14) or next(step.parameters()).device.type != 'cpu': return False
     return all(map(_plain, step.modules()))
 
@@ -255,8 +257,9 @@ class Inference:
         model = getattr(model, '_orig_mod', model)  # what torch.compile was given
         _check(model)
         if int8: _check_int8(model)
-        self.model, self.int8, self.cfg, self.traced = (model if release else _copy(model)).eval(), int8, model.cfg, {}
-        self.steps = Counter()  # so far, for each number of beams
+        self.cfg, self.int8 = model.cfg, int8
+        self.model = (model if release else _copy(model)).eval()
+        self.traced, self.steps = {}, Counter()  # the traced step, and steps so far, for each number of beams
         with_cached_attention(self.model)
         for layer in (*self.model.encoder, *self.model.decoder):
             _prepare_layer(layer, int8)
@@ -281,10 +284,10 @@ class Inference:
         memory, decoder = self.model.encode(src), self.model.decoder
         padding = torch.where(padding_mask(src, self.cfg.pad_id), 0., float('-inf')).to(memory.dtype)
         of_memory = [_keys_and_values(layer.cross_attention, memory) for layer in decoder]
-        of_one = [_keys_and_values(layer.self_attention, memory[:, :1]) for layer in decoder]  # for their shapes alone
+        def pool(a, width): return memory.new_empty(len(src), a.h, longest*k, width)
+        own = tuple((pool(a, a.d_k), pool(a, a.d_v)) for a in (layer.self_attention for layer in decoder))
         return KVCache(
-            memory=tuple((K.contiguous(), V.contiguous()) for K, V in of_memory), padding=padding,
-            own=tuple(tuple(t.new_empty(*t.shape[:2], longest*k, t.shape[3]) for t in pair) for pair in of_one),
+            memory=tuple((K.contiguous(), V.contiguous()) for K, V in of_memory), padding=padding, own=own,
             ancestors=memory.new_empty(len(src), k, 0))
 
     @torch.no_grad()
@@ -294,7 +297,8 @@ class Inference:
     ) -> Tensor:       # Logits of the next token, shape (b·k, V); −∞ for what is never said
         "One token further, without computing the earlier ones again."
         y = self.model.embed(ids[:, None], cache.length).view(-1, cache.k, self.cfg.d_model)
-        inputs = y, cache.append(), cache.memory, cache.padding, cache.ancestors[:, None]
+        own = cache.append()  # before `ancestors` is read: it gets a column more
+        inputs = y, own, cache.memory, cache.padding, cache.ancestors[:, None]
         return self._step(cache.k, inputs)(*inputs).flatten(0, 1)
 
     def _step(self, k, inputs):
@@ -311,5 +315,8 @@ def inference(
     int8:bool=False,    # 8-bit integers (CPU)?
     release:bool=False  # Give up the model's own matrices one by one, so that none is in memory twice? It is lost then
 ):                      # An `Inference`: what `greedy`, `beam_search` and `sample` take in place of the model
-    "Prepare a model once for many calls."
-    return model if hasattr(model, 'step') else Inference(model, int8, release)
+    "Prepare a model once for many calls; raises `InputError` for int8 of one that was prepared without."
+    if not hasattr(model, 'step'): return Inference(model, int8, release)
+    if int8 and isinstance(model, Inference) and not model.int8:
+        raise InputError("the model was prepared already, without int8: give the model itself")
+    return model

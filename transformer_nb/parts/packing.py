@@ -146,7 +146,8 @@ def packed_decoder_states(
     tgt:Tensor,          # Target ids shifted right, shape (b, m), padded likewise
     counts=(None, None)  # How many of them are real, if it is known
 ) -> Tensor:             # Decoder output at the t real target tokens, sentence after sentence, shape (t, d_model)
-    "What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does."
+    """What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does,
+    but does not look for padding between tokens where it is given `counts`."""
     check_pairs(src, tgt)
     (x, source), (y, target) = embed_packed(model, src, counts[0], source=True), embed_packed(model, tgt, counts[1])
     itself, causal, of_source = PackedMask(source, source), PackedMask(target, target, True), PackedMask(target, source)

@@ -19,6 +19,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from math import exp, inf, isfinite
 from typing import Any
 
@@ -211,12 +212,12 @@ def _val_loss(trainer):
     "Negative log-likelihood of the validation split, in nats per word piece. Each process computes some batches."
     net, rank, size = trainer.objective, trainer.world.rank, trainer.world.size
     if trainer.cfg.shard: net, rank, size = trainer.net, 0, 1  # each forward pass is an exchange: all compute all
-    batches = list(trainer.val.validation_batches())[rank::size]
     dtype = torch.float32 if trainer.device.type == 'mps' else torch.float64
-    nll = torch.zeros((), dtype=dtype, device=trainer.device)
-    for batch in batches:
+    nll, n_tokens = torch.zeros((), dtype=dtype, device=trainer.device), 0
+    for batch in islice(trainer.val.validation_batches(), rank, None, size):
         with trainer.autocast(): nll += net(batch.to(trainer.device))[1]*batch.n_tokens
-    total, n_tokens = trainer.world.all_reduce_sum(nll, sum(batch.n_tokens for batch in batches))
+        n_tokens += batch.n_tokens
+    total, n_tokens = trainer.world.all_reduce_sum(nll, n_tokens)
     return total/n_tokens
 
 def whole_model(
@@ -234,7 +235,8 @@ class Validation(Callback):
     "Measures the model on the validation split at each regular checkpoint."
     def on_validation(self, trainer, numbers):
         "A process that is alone may be stopped meanwhile: nothing can be spoilt."
-        with interruptible(trainer) if trainer.world.size == 1 else nullcontext(): numbers |= trainer.validate()
+        block = interruptible(trainer) if trainer.world.size == 1 else nullcontext()
+        with block: numbers.update(trainer.validate())
 
 # %% ../../nbs/train/07_callbacks.ipynb #cbkckpx
 class Checkpointing(Callback):
@@ -260,7 +262,8 @@ class Checkpointing(Callback):
         "Is it time for a regular checkpoint?"
         last = trainer.log[-1] if trainer.log else {'step': 0, 'seconds': 0.}
         since = trainer.step - last['step']
-        if since == 0 or trainer.progress >= 1: return since > 0
+        if since == 0: return False
+        if trainer.progress >= 1: return True
         if trainer.cfg.save_every: return since >= trainer.cfg.save_every
         done = trainer.share(last['step'], last['seconds'])  # in a run made longer, less than it was
         def parts(share): return int(share*trainer.cfg.checkpoints + 1e-9)  # 29/100*100 is a little less than 29
@@ -350,7 +353,8 @@ class BestCheckpoint(Callback):
 def _parameters(optimizer): return [p for group in optimizer.param_groups for p in group['params']]
 
 class EMA(Callback):
-    "Keeps an exponential moving average of the weights in OUT/ema."
+    """Keeps an exponential moving average of the weights in OUT/ema. While the run lasts, it stands in the optimizer's
+    state, beside what Adam remembers of each weight, and is saved, cut into pieces and read back with that."""
     def __init__(self,
         decay:float # Share of the average that stays at each step, below 1
     ):
@@ -407,7 +411,7 @@ class Progress(Callback):
             bar_format='{percentage:3.0f}% |{bar:20}| {elapsed} < {remaining}{postfix}')
 
     def on_metrics(self, trainer, numbers):
-        if 'utilisation' not in numbers: return
+        if 'utilisation' not in numbers: return  # they are a checkpoint's
         self.bar.set_postfix_str(f"step {trainer.step:,}  loss {trainer.loss:.3f}  lr {numbers['lr']:.2g}  "
             f"{trainer.tokens/trainer.seconds:,.0f} tokens/s  use {numbers['utilisation']:.0%}", refresh=False)
 
@@ -432,7 +436,8 @@ class BusyMachine(Callback):
         self.took, self.used = self.took + took, self.used + used
         if self.took < 10: return
         n, cores = torch.get_num_threads(), self.used/self.took
-        self.took, self.used, self.told = 0., 0., cores < .75*n
+        self.took, self.used = 0., 0.
+        self.told = cores < .75*n
         if not self.told: return
         remedy = "or give this run more minutes" if trainer.cfg.minutes else "or wait: it makes its steps all the same"
         fewer = "; or stop it (Ctrl-C) and resume it with fewer threads (threads=1), since threads that wait for " \
@@ -467,4 +472,5 @@ def default_callbacks(
     if cfg.ema: found.append(EMA(cfg.ema))
     if cfg.patience: found.append(EarlyStopping(cfg.patience))
     found += [Metrics(), Progress(), BusyMachine()]
-    return [*found, TensorBoard()] if cfg.tensorboard else found
+    if cfg.tensorboard: found.append(TensorBoard())
+    return found

@@ -48,13 +48,15 @@ def n_weights(
     with torch.device('meta'): return sum(p.numel() for p in Transformer(cfg).parameters())
 
 # %% ../../nbs/train/01_costs.ipynb #5a15e900
-@cache
 def matmul_rate(
     device,                         # torch device or its name
     dtype:torch.dtype=torch.float32 # Of the matrices
 ) -> float:                         # Floating-point operations a second
-    "The machine's measured speed at matrix products, the ceiling of training; measured once per process."
-    device = torch.device(device)
+    "The machine's speed at matrix products, the ceiling of training; measured once per process and number of threads."
+    return _measured_rate(torch.device(device), dtype, torch.get_num_threads())
+
+@cache
+def _measured_rate(device, dtype, threads):
     # On a GPU two matrices are 0.1 GB; many CPUs have no units for 16 bits and would take minutes
     n = 4096 if device.type != 'cpu' else 2048 if dtype == torch.float32 else 512
     while True:

@@ -31,6 +31,8 @@ class DistributedContext:
         self.rank, self.size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
         gpu = self.device.type == 'cuda'
         if gpu:
+            if 'LOCAL_RANK' not in os.environ:
+                raise InputError("LOCAL_RANK is not set: it says which GPU is this process's; start with torchrun")
             self.device = default_device(f"cuda:{os.environ['LOCAL_RANK']}")
             torch.cuda.set_device(self.device)
         if dist.is_initialized(): return
@@ -94,8 +96,8 @@ def sync(
     now:bool # True before the last backward pass of a step
 ):
     "Say whether the next backward pass exchanges gradients."
-    if hasattr(net, 'set_requires_gradient_sync'): net.set_requires_gradient_sync(now)  # FSDP2
-    else: net.require_backward_grad_sync = now                                           # DDP
+    if isinstance(net, DistributedDataParallel): net.require_backward_grad_sync = now
+    elif hasattr(net, 'set_requires_gradient_sync'): net.set_requires_gradient_sync(now)  # FSDP2
 
 # %% ../../nbs/train/02_distributed.ipynb #b588b5a3
 # What is said when a connection has ended, in words of gloo, of NCCL or of the operating system

@@ -93,16 +93,19 @@ def commands(
 ) -> list:          # (what, command) of each step, in order; what: fetch, clean, prepare, train, eval, translate
     "What to type, from nothing to a score and a translation."
     if gpus < 1: raise InputError(f"--gpus {gpus}: give at least 1")
-    text, languages = recipe.data['folder'], f"--src {recipe.data['src']} --tgt {recipe.data['tgt']}"
+    most = recipe.train.get('grad_accum_steps', gpus)  # without the setting there is one for each GPU
+    if gpus > most: raise InputError(f"--gpus {gpus}: the recipe has {most} micro-batches a step; give at most {most}")
+    folder, languages = recipe.data['folder'], f"--src {recipe.data['src']} --tgt {recipe.data['tgt']}"
+    text = folder
     steps = [('fetch', command) for command in recipe.data['fetch']]
     if recipe.prepare:
-        clean, text = f'{text}-clean', f'{text}-shards'
+        clean, text = f'{folder}-clean', f'{folder}-shards'
         size = recipe.prepare['vocab_size']
-        steps += [('clean', f"tnb-data clean {recipe.data['folder']} {languages} --out {clean}"),
-            ('prepare', f'tnb-data prepare {clean} {languages} --vocab-size {size} --out {text}')]
+        steps += [('clean', f"tnb-data clean {quote(folder)} {languages} --out {quote(clean)}"),
+            ('prepare', f'tnb-data prepare {quote(clean)} {languages} --vocab-size {size} --out {quote(text)}')]
     together = f'torchrun --standalone --nproc-per-node {gpus} --no-python ' if gpus > 1 else ''
-    run, search = f'runs/{recipe.name}', f"--beam {recipe.decode['beam']} --alpha {recipe.decode['alpha']:g}"
-    return steps + [('train', f'{together}tnb-train --recipe {quote(recipe.given)} --data {text} --out {run}'),
+    run, search = quote(f'runs/{recipe.name}'), f"--beam {recipe.decode['beam']} --alpha {recipe.decode['alpha']:g}"
+    return steps + [('train', f'{together}tnb-train --recipe {quote(recipe.given)} --data {quote(text)} --out {run}'),
         ('eval', f'tnb-eval {run} {search}'),
         ('translate', f"echo {quote(recipe.data['example'])} | tnb-translate {run} {search}")]
 

@@ -63,8 +63,8 @@ def readable_pairs(
         for src, tgt, n_src, n_tgt in zip(batch.src.tolist(), batch.tgt_out.tolist(), *batch.lengths):
             pair = {'src': src[:n_src - 1], 'tgt': tgt[:n_tgt - 1]}
             if tokenizer:
-                pair['src_text'], = tokenizer.source.decode([pair['src']])
-                pair['tgt_text'], = tokenizer.target.decode([pair['tgt']])
+                pair['src_text'] = tokenizer.source.decode([pair['src']])[0]
+                pair['tgt_text'] = tokenizer.target.decode([pair['tgt']])[0]
             yield pair
 
 def refuse_step(

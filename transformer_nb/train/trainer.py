@@ -22,6 +22,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, cast, get_args
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -83,13 +84,14 @@ def inner_type(
     return next(iter(get_args(annotation)), annotation)
 
 def _as_json(value, field):
-    "As JSON can hold it; raises `InputError` for a count below 1 and for a measure that is not above 0."
+    "As JSON can hold it; raises `InputError` for a count below 1, a measure not above 0, another type."
     if value is None and field.default is None: return None
-    kind = inner_type(field.type)
+    kind, truth = inner_type(field.type), isinstance(value, (bool, np.bool_))  # Python counts them among the numbers
     least = 0 if field.name == 'seed' else 1
-    if kind is int and not (isinstance(value, Integral) and int(value) >= least):
+    if kind is bool and not truth: raise InputError(f"{field.name} {value!r} must be True or False")
+    if kind is int and (truth or not isinstance(value, Integral) or int(value) < least):
         raise InputError(f"{field.name} {value!r} must be a whole number, at least {least}")
-    if kind is float and not (isinstance(value, Real) and 0 < float(value) < inf):
+    if kind is float and (truth or not isinstance(value, Real) or not 0 < float(value) < inf):
         raise InputError(f"{field.name} {value!r} must be a number above 0")
     return cast(Any, kind)(value)
 
@@ -138,9 +140,9 @@ def compile_layers(
 
 def _check_unwatched(cfg):
     "Raises `InputError` for a setting that wants validation pairs, where there are none."
-    for name in ('keep_best', 'patience'):
-        if not getattr(cfg, name): continue
-        raise InputError(f"{name}: there are no validation pairs to measure the model on; "
+    unwatched = next((name for name in ('keep_best', 'patience') if getattr(cfg, name)), None)
+    if unwatched:
+        raise InputError(f"{unwatched}: there are no validation pairs to measure the model on; "
             "give some (val=, or val.SRC and val.TGT in the folder), or leave it out")
 
 def _check_shares(cfg, dtype, size):
@@ -167,7 +169,7 @@ def read_state(
     "What a checkpoint says of its run; raises `InputError` for one that no run has written."
     settings = current_names(found.training.get('settings', {}))
     known = found.training | settings
-    # Of the fixed settings, runs of version 0.1.0 have the first three
+    # Of the fixed settings, the oldest runs have the first three
     for name in (*Trainer.STATE_FIELDS, 'settings', *FIXED_SETTINGS[:3], 'dtype'):
         if name in known: continue
         raise InputError(f"{found.path/'training.json'}: {name!r} is missing, so there is no run to go on with; "
@@ -180,6 +182,7 @@ class Trainer:
     STATE_FIELDS = 'step', 'seconds', 'tokens', 'loss', 'log'  # kept in training.json
     step, seconds, tokens = 0, 0., 0  # done
     loss:Any = None             # of the last step, in nats per token
+    norm:Any = None             # of its gradient
     stop_signal:Any = None      # that this process has got
     stopping = False            # has any process got one?
     interruptible = False       # may a signal end the run at once?
@@ -200,15 +203,18 @@ class Trainer:
         score=None,              # Function of the model: its quality, higher is better; None: only the loss is watched
         world:DistributedContext|None=None,  # The processes that train together; None: this one, or those of torchrun
         optimizer:Callable[[nn.Module], torch.optim.Optimizer]|None=None, # Makes it for the model; None: Adam (§5.3)
-        schedule:Callable[[int], float]|None=None,    # Learning rate of each step, from 1; None: the paper's (§5.3)
+        schedule:Callable[[int], float]|None=None,    # Rate of each step, from 1; None: by warmup and lr_scale (§5.3)
         callbacks:Sequence[Callback]|None=None        # Instead of those of `callbacks.default_callbacks(cfg)`
     ):
         check_tokenizer(tokenizer, model.cfg)
-        self.cfg, self.out, self.about, self.tokenizer, self.score = cfg, Path(out), about or {}, tokenizer, score
+        self.cfg, self.out, self.about = cfg, Path(out), about or {}
+        self.tokenizer, self.score = tokenizer, score
         self.world = world or DistributedContext(cfg.device)
         self.device = self.world.device
         self._set_dtype(cfg.dtype)
         if cfg.shard: _check_shares(cfg, self.dtype, self.world.size)
+        if optimizer and cfg.weight_decay:
+            raise InputError("weight_decay is a setting of the default optimizer: give it to your own instead")
         self.model = with_fast_parts(model.to(self.device))
         if cfg.compile: compile_layers(self.model)
         self.objective = Objective(self.model)
@@ -310,7 +316,8 @@ class Trainer:
         # float16: weights stay where a scaled gradient was too large, and the next step has a smaller scale
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.step, self.tokens, self.loss, self.norm = self.step + 1, self.tokens + step.n_tokens, loss, norm
+        self.step, self.tokens = self.step + 1, self.tokens + step.n_tokens
+        self.loss, self.norm = loss, norm
         return loss
 
     def gradients(self,
