@@ -25,7 +25,8 @@ class MultiHeadAttention(nn.Module):
     ):
         super().__init__()
         self.h = h
-        self.d_k, self.d_v = int(d_k or per_head(d_model, h)), int(d_v or per_head(d_model, h))
+        self.d_k = int(d_k or per_head(d_model, h))
+        self.d_v = int(d_v or per_head(d_model, h))
         self.W_q = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_k = nn.Linear(d_model, h*self.d_k, bias=bias)
         self.W_v = nn.Linear(d_model, h*self.d_v, bias=bias)

@@ -8,8 +8,6 @@ Docs: https://transformer-nb.github.io/transformer_nb/positional_encoding.html.m
 __all__ = ['sinusoids', 'PositionalEncoding']
 
 # %% ../nbs/05_positional_encoding.ipynb #d044e860
-from math import log
-
 import torch
 from torch import Tensor, nn
 
@@ -23,8 +21,8 @@ def sinusoids(
     "Sinusoidal encodings (§3.5): PE(pos, 2i) = sin(pos/10000^(2i/d_model)), PE(pos, 2i+1) = cos of the same."
     check_even(d_model)
     pos = torch.arange(n, dtype=torch.float64)[:, None]
-    rate = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-log(10000.) / d_model))
-    angle = pos * rate  # (n, d_model/2), radians; in float64, because float32 loses digits far out
+    two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angle = pos / 10000**(two_i/d_model)  # (n, d_model/2), radians; in float64, because float32 loses digits far out
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
 
 # %% ../nbs/05_positional_encoding.ipynb #794e42b1
