@@ -24,6 +24,7 @@ STATUS = {  # of a claim, in claims.json and in words
     "in part": "its arithmetic comes out in part",
     "setting": "a setting of this library",
     "not seen": "not seen",
+    "opposite": "the opposite seen",
     "does not come out": "its arithmetic does not come out",
     "not reproduced": "not reproduced, command given",
 }
