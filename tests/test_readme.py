@@ -38,8 +38,13 @@ def test_readme_is_up_to_date():
 def test_scores_are_those_that_were_measured():
     recipes, text = json.loads((ROOT/'benchmarks/results/recipes.json').read_text()), (ROOT/'README.md').read_text()
     for name, r in recipes.items():
-        row = f"`{name}` | {r['steps']:,} | {r['minutes']:g} | {r['cores']} | {r['bleu']:.1f} | {r['chrf']:.1f} |"
+        bleu = f"{r['bleu']:.1f} ({r['interval'][0]:.1f} to {r['interval'][1]:.1f})"
+        row = f"`{name}` | {r['steps']:,} | {r['minutes']:g} | {r['cores']} | {bleu} | {r['chrf']:.1f} |"
         assert row in text, r
+    for r in json.loads((ROOT/'benchmarks/results/built_in.json').read_text()).values():
+        test, unseen = (f"| {split['BLEU']:.1f} | {split['chrF']:.1f} |" for split in r['scores'].values())
+        assert f"| {r['steps']:,} | {r['minutes']:.0f} | {r['threads']} {test}" in text, r
+        assert f"the same | | | {unseen}" in text, r
 
 
 def test_check_fails_when_the_notebook_has_changed(copy):
