@@ -54,7 +54,8 @@ def texts(nb):
 def copy(tmp_path):
     "What the notebook reads, to be changed."
     (tmp_path/'nbs/further').mkdir(parents=True)
-    for name in ('claims.json', 'claims.ipynb', '05_positional_encoding.ipynb', 'further/additive_attention.ipynb'):
+    for name in ('claims.json', 'claims.ipynb', '02_multihead.ipynb', '05_positional_encoding.ipynb',
+                 'further/additive_attention.ipynb'):
         shutil.copy(ROOT/'nbs'/name, tmp_path/'nbs'/name)
     shutil.copytree(ROOT/'benchmarks/results', tmp_path/'benchmarks/results')
     return tmp_path
