@@ -6,14 +6,14 @@ Docs: https://transformer-nb.github.io/transformer_nb/experiments/variations.htm
 
 # %% auto #0
 __all__ = ['PAPER', 'ROWS', 'LONGER', 'EXTRAS', 'scaled', 'train_row', 'short_corpus', 'EqualBlocks', 'average_heads', 'untie',
-           'build_row', 'effects', 'verdict']
+           'build_row', 'effects', 'p_values', 'holm', 'verdict']
 
 # %% ../../nbs/experiments/04_variations.ipynb #f370e12c
 from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
-from math import sqrt
+from math import exp, lgamma, pi, sqrt
 from pathlib import Path
 from statistics import fmean
 
@@ -172,6 +172,31 @@ def effects(
     for run in runs:
         if run['row'] != 'base': found[run['row']].append(run[key] - base[run['seed']])
     return {row: (fmean(ds), _t95(dof)*sigma*sqrt(2/len(ds))) for row, ds in found.items()}
+
+# %% ../../nbs/experiments/04_variations.ipynb #9028b90c
+def _tails(t, dof):
+    "Probability of a value of Student's t that is farther from 0 than t: the area of its density (1 + x²/dof)^(-(dof+1)/2)."
+    x = torch.linspace(0, t, 10_001, dtype=torch.float64)
+    area = torch.trapezoid((1 + x*x/dof)**(-(dof + 1)/2), x).item()
+    return 1 - 2*area*exp(lgamma((dof + 1)/2) - lgamma(dof/2))/sqrt(dof*pi)
+
+def p_values(
+    runs:list,  # As for `effects`
+    key:str     # What to compare
+) -> dict:      # Row to the p-value of its difference from base
+    "How probable a difference of this size would be if a row changed nothing; pooled noise, as in `effects`."
+    sigma, dof = _noise(runs, key)
+    errors = {row: sigma*sqrt(2/sum(run['row'] == row for run in runs)) for row in effects(runs, key)}
+    return {row: _tails(abs(effect)/errors[row], dof) for row, (effect, _) in effects(runs, key).items()}
+
+def holm(
+    p:dict,          # Name of each comparison to its p-value
+    level:float=.05  # Largest probability of even one false alarm
+) -> list:           # Names of those that stand, the smallest p-value first
+    "Which of many comparisons stand when all are counted (Holm 1979)."
+    ranked = sorted(p, key=p.get)
+    fails = [i for i, name in enumerate(ranked) if p[name] >= level/(len(p) - i)]
+    return ranked[:min(fails, default=len(ranked))]
 
 # %% ../../nbs/experiments/04_variations.ipynb #caad1f74
 def verdict(
