@@ -175,7 +175,7 @@ def effects(
 
 # %% ../../nbs/experiments/04_variations.ipynb #9028b90c
 def _tails(t, dof):
-    "Probability of a value of Student's t that is farther from 0 than t: the area of its density (1 + x²/dof)^(-(dof+1)/2)."
+    "Probability of a value of Student's t that is farther from 0 than t: an area under (1 + x²/dof)^(-(dof+1)/2)."
     x = torch.linspace(0, t, 10_001, dtype=torch.float64)
     area = torch.trapezoid((1 + x*x/dof)**(-(dof + 1)/2), x).item()
     return 1 - 2*area*exp(lgamma((dof + 1)/2) - lgamma(dof/2))/sqrt(dof*pi)
