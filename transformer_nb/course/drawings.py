@@ -6,8 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/course/drawings.html.md"""
 
 # %% auto #0
 __all__ = ['PAINT', 'QUERY', 'KEY', 'VALUE', 'OUTPUT', 'canvas', 'note', 'box', 'line', 'fan', 'sublayer', 'entrance',
-           'exit_to_words', 'repeated', 'to_memory', 'one_attention', 'several', 'several_heads', 'figure_2',
-           'recurrent']
+           'exit_to_words', 'repeated', 'to_memory', 'figure_1_in_code', 'one_attention', 'several', 'several_heads',
+           'figure_2', 'recurrent']
 
 # %% ../../nbs/course/drawings.ipynb #drawimpo
 import matplotlib.pyplot as plt
@@ -92,6 +92,25 @@ def to_memory(ax, start, turn, top):
     for dx, color, name in ((0, VALUE, 'V'), (1.3, KEY, 'K')):
         line(ax, turn, (turn[0] + dx, turn[1]), (turn[0] + dx, top), color=color)
         note(ax, turn[0] + dx + .3, top - .23, name, color=color)
+
+# %% ../../nbs/course/drawings.ipynb #2d113d3c
+def figure_1_in_code():
+    "Figure 1 with the names that its parts have in the library."
+    ax, left, right = canvas(19, 17.4, .38), 4.9, 13.6
+    text = dict(fontsize=7, linespacing=1.4)
+    entrance(ax, left, 'src', -1, 'Embedding', 'Positional-\nEncoding', **text)
+    entrance(ax, right, 'tgt: the target, shifted right', 1, 'Embedding', 'Positional-\nEncoding', **text)
+    end = sublayer(ax, left, 3.8, 'self_attention', 'attention', -1, 'VKQ', 'Residual')
+    end = sublayer(ax, left, end, 'feed_forward', 'feed-forward', -1, '', 'Residual')
+    cross = sublayer(ax, right, 3.8, 'self_attention\n(masked)', 'attention', 1, 'VKQ', 'Residual')
+    last = sublayer(ax, right, cross, 'cross_attention', 'attention', 1, 'Q', 'Residual')
+    last = sublayer(ax, right, last, 'feed_forward', 'feed-forward', 1, '', 'Residual')
+    exit_to_words(ax, right, last, 'Embedding.logits', fontsize=7)
+    repeated(ax, left, end, -1)
+    repeated(ax, right, last, 1)
+    to_memory(ax, (left, end), (right - 1.3, cross + 1.1), cross + 1.55)
+    note(ax, left - 3.1, end + .55, 'EncoderLayer', ha='left')
+    note(ax, right - 3.3, last, 'DecoderLayer', ha='right')
 
 # %% ../../nbs/course/drawings.ipynb #8919ff38
 def one_attention(ax, x):
