@@ -8,6 +8,7 @@ checkpoints waits, in the middle of a file.
 """
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -44,8 +45,9 @@ if '--hold' in options:
     trainer.train_step = held
 if '--hold-disk' in options:
     fsync, beyond = os.fsync, int(options[options.index('--hold-disk') + 1])
-    def held_up(file):
-        if trainer.step > beyond: hold()
+    def held_up(file):  # not by the trainer's step: it may be ahead of the checkpoint that is being written
+        written = re.search(r'\.step-(\d+)\.tmp', os.readlink(f'/proc/self/fd/{file}'))
+        if written and int(written[1]) > beyond: hold()
         fsync(file)
     os.fsync = held_up
 print('begins at step', trainer.step, flush=True)
