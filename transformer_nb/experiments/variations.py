@@ -194,7 +194,7 @@ def holm(
     level:float=.05  # Largest probability of even one false alarm
 ) -> list:           # Names of those that stand, the smallest p-value first
     "Which of many comparisons stand when all are counted (Holm 1979)."
-    ranked = sorted(p, key=p.get)
+    ranked = sorted(p, key=lambda name: p[name])
     fails = [i for i, name in enumerate(ranked) if p[name] >= level/(len(p) - i)]
     return ranked[:min(fails, default=len(ranked))]
 

@@ -19,6 +19,7 @@ from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 from textwrap import shorten
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -63,8 +64,8 @@ class SourceSide(nn.Module):
         src:Tensor # Source ids ending in EOS, shape (b, n), padded on the right
     ) -> list:     # For each layer of the decoder keys (b, h, n, d_k), then values (b, h, n, d_v)
         "The encoder, and what the decoder's layers make of its output."
-        memory = self.model.encode(src)
-        projected = (layer.cross_attention.project(None, memory, memory) for layer in self.model.decoder)
+        memory, decoder = self.model.encode(src), cast(Any, self.model.decoder)
+        projected = (layer.cross_attention.project(None, memory, memory) for layer in decoder)
         return [heads for _, K, V in projected for heads in (K, V)]
 
 # %% ../../nbs/20a_serving.ipynb #20a00017

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -281,7 +281,7 @@ class Inference:
         k:int=1       # Beams a sentence
     ) -> KVCache:     # For `step`
         "Run the encoder, and keep what the decoder wants of it."
-        memory, decoder = self.model.encode(src), self.model.decoder
+        memory, decoder = self.model.encode(src), cast(Any, self.model.decoder)
         padding = torch.where(padding_mask(src, self.cfg.pad_id), 0., float('-inf')).to(memory.dtype)
         of_memory = [_keys_and_values(layer.cross_attention, memory) for layer in decoder]
         def pool(a, width): return memory.new_empty(len(src), a.h, longest*k, width)
