@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/experiments/variations.htm
 
 # %% auto #0
 __all__ = ['PAPER', 'ROWS', 'LONGER', 'EXTRAS', 'scaled', 'train_row', 'short_corpus', 'EqualBlocks', 'average_heads', 'untie',
-           'build_row', 'effects', 'p_values', 'holm', 'verdict']
+           'build_row', 'effects', 'p_values', 'holm', 'clear_differences', 'verdict']
 
 # %% ../../nbs/experiments/04_variations.ipynb #f370e12c
 from collections import defaultdict
@@ -185,9 +185,8 @@ def p_values(
     key:str     # What to compare
 ) -> dict:      # Row to the p-value of its difference from base
     "How probable a difference of this size would be if a row changed nothing; pooled noise, as in `effects`."
-    sigma, dof = _noise(runs, key)
-    errors = {row: sigma*sqrt(2/sum(run['row'] == row for run in runs)) for row in effects(runs, key)}
-    return {row: _tails(abs(effect)/errors[row], dof) for row, (effect, _) in effects(runs, key).items()}
+    _, dof = _noise(runs, key)
+    return {row: _tails(_t95(dof)*abs(effect)/half, dof) for row, (effect, half) in effects(runs, key).items()}
 
 def holm(
     p:dict,          # Name of each comparison to its p-value
@@ -197,6 +196,16 @@ def holm(
     ranked = sorted(p, key=lambda name: p[name])
     fails = [i for i, name in enumerate(ranked) if p[name] >= level/(len(p) - i)]
     return ranked[:min(fails, default=len(ranked))]
+
+def clear_differences(
+    runs:list,                  # As for `effects`
+    keys=('val_loss', 'bleu')   # What to compare
+) -> set:                       # Pairs of key and row
+    "Differences from base that stand when all of their letter are counted, A to E; big is one of C."
+    families = defaultdict(dict)
+    for key in keys:
+        for row, p in p_values(runs, key).items(): families['C' if row == 'big' else row[0]][key, row] = p
+    return {name for family in families.values() for name in holm(family)}
 
 # %% ../../nbs/experiments/04_variations.ipynb #caad1f74
 def verdict(
