@@ -25,13 +25,13 @@ def causal_mask(
     return torch.ones(n, n, dtype=torch.bool, device=device).tril()
 
 def padding_mask(
-    ids:Tensor,  # Token ids, shape (b, n)
+    ids:Tensor,  # Ids of the keys' tokens, shape (b, m)
     pad_id:int   # Id of the padding token
-) -> Tensor:     # Boolean, shape (b, 1, 1, n), broadcasts over heads and queries
+) -> Tensor:     # Boolean, shape (b, 1, 1, m), broadcasts over heads and queries
     "True where a real token stands: nothing attends to padding."
     return (ids != pad_id)[:, None, None, :]
 
-# %% ../nbs/01_attention.ipynb #37f749fc
+# %% ../nbs/01_attention.ipynb #b16233fb
 def masked_softmax(
     scores:Tensor,        # Compatibility scores, shape (..., n, m)
     mask:Tensor|None=None # Boolean, broadcasts to (..., n, m); True = may attend
@@ -42,6 +42,7 @@ def masked_softmax(
     weights = scores.masked_fill(~mask, float('-inf')).softmax(-1)
     return weights.masked_fill(~mask, 0.)  # a fully masked row is NaN up to here
 
+# %% ../nbs/01_attention.ipynb #37f749fc
 def attention(
     q:Tensor,               # Queries, shape (..., n, d_k)
     k:Tensor,               # Keys, shape (..., m, d_k)
@@ -60,9 +61,9 @@ def additive_attention(
     q:Tensor,               # Queries, shape (..., n, d_q)
     k:Tensor,               # Keys, shape (..., m, d_k)
     v:Tensor,               # Values, shape (..., m, d_v)
-    W_q:Tensor,             # Query weights of the hidden layer, shape (d_q, d_a)
-    W_k:Tensor,             # Key weights of the hidden layer, shape (d_k, d_a)
-    w:Tensor,               # Weights of the score, shape (d_a,)
+    W_q:Tensor,             # Query matrix of the hidden layer, shape (d_q, d_a)
+    W_k:Tensor,             # Key matrix of the hidden layer, shape (d_k, d_a)
+    w:Tensor,               # Vector that makes the score of the hidden one, shape (d_a,)
     mask:Tensor|None=None   # Boolean, broadcasts to (..., n, m); True = may attend
 ) -> tuple[Tensor, Tensor]: # Output (..., n, d_v) and weights (..., n, m)
     "Additive attention (Bahdanau et al. 2014; §3.2.1): the score is a feed-forward network with one hidden layer."

@@ -63,7 +63,7 @@ PLAIN, BLUE = PAINT['plain'], PAINT['attention']
 STATIONS = {  # station: lesson, middle, height, colour, what stands beside it
     'embedding': ('04', 8, 1, PLAIN, '2 · row of E'), 'position': ('05', 8, 2.1, PLAIN, '+ position 1'),
     'x': ('01', 8, 3.4, PLAIN, 'x'),
-    'heads': ('02', 8, 13.6, OUTPUT, 'both heads'), 'attention': ('02', 8, 14.7, PLAIN, r'$\cdot\ W^O$'),
+    'heads': ('02', 8, 13.6, OUTPUT, 'both heads'), 'attention': ('02', 8, 14.7, PLAIN, r'heads $\cdot\ W^O$'),
     'y': ('03', 8, 16.2, PLAIN, 'y = LayerNorm(x + …)'), 'hidden': ('03', 8, 17.7, PLAIN, r'max(0, y $W_1$)'),
     'feed-forward': ('03', 8, 18.8, PLAIN, r'$\cdot\ W_2$'), 'z': ('04', 8, 20.3, PLAIN, 'z = LayerNorm(y + …)'),
     'logits': ('04', 8, 21.8, PLAIN, r'$\cdot\ E^T$: logits'), 'probabilities': ('04', 8, 23.2, PLAIN, 'softmax')}

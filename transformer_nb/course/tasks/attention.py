@@ -222,7 +222,7 @@ class PaddingMask(Write):
     """Hide the padding
 
     Write `padding_mask(ids, pad_id)`: True where a real token stands, with two axes of length 1 in the middle, so
-    that it broadcasts over heads and queries: shape $(b, 1, 1, n)$."""
+    that it broadcasts over heads and queries: shape $(b, 1, 1, m)$."""
     id, level, minutes, builds = '01.3', 1, 5, 'attention.padding_mask'
     hints = ("Compare the ids with `pad_id`.",
              "Indexing with `None` puts in an axis of length 1; `:` keeps one that is there.")
@@ -230,7 +230,7 @@ class PaddingMask(Write):
 def padding_mask(
     ids,   # Token ids, shape (b, n)
     pad_id # Id of the padding token
-):         # Boolean, shape (b, 1, 1, n); True = a real token
+):         # Boolean, shape (b, 1, 1, m); True = a real token
     ...  # your code
 '''
     def inputs(g):
@@ -538,10 +538,11 @@ class WrongAxis(Value):
              'd': ('one-query', "with one query every weight is 1, which is wrong, too, but it runs for more")}
 
 class AboveTheNoise(Value):
-    """How far above the noise?
+    r"""How far above the noise?
 
     One key has the score $s$, the other $m - 1$ keys have the score 0. Which $s$ gives that key a weight of 0.99 for
-    $m = 1000$? (Three digits after the point. Does $d_k = 64$ leave room for it when the query equals the key?)"""
+    $m = 1000$? (Three digits after the point. If query and key are equal, with numbers of size 1, their score is
+    $64/\sqrt{64} = 8$. Is that enough?)"""
     id, level, minutes, kind = '01.10', 2, 5, 'explain'
     hints = ("Solve $e^s / (e^s + m - 1) = 0.99$.", r"$e^s = 99\,(m - 1)$.")
     right, digits = round(log(99*999), 3), 3

@@ -92,7 +92,7 @@ def _built(answer, vocab_size, d_model):
 class WayBack(Write):
     r"""The way back
 
-    The matrix and the way in are there. Write `logits`: one score for every token of the vocabulary, the dot product of
+    `weight` and `forward` are there. Write `logits`: one score for every token of the vocabulary, the dot product of
     `x` with its row of the same matrix."""
     id, level, minutes, builds = '04.2', 1, 5, 'embeddings.Embedding.logits'
     right = Embedding
@@ -103,7 +103,7 @@ class Embedding(nn.Module):
     def __init__(self, vocab_size, d_model):
         super().__init__()
         self.scale = d_model**.5
-        self.weight = nn.Parameter(torch.randn(vocab_size, d_model)/self.scale)
+        self.weight = nn.Parameter(torch.randn(vocab_size, d_model)/self.scale)   # why divided: see below
 
     def forward(self, ids): return self.weight[ids]*self.scale
 

@@ -209,8 +209,8 @@ class InParts(Write):
     loss of a micro-batch, and `batch.n_tokens` the number of its target tokens. Write
     `accumulate(optimizer, loss_of, batches)`: it leaves behind the gradients of the whole batch, as if all of its
     tokens had come at once, and gives back the mean loss of these tokens. Gradients of an earlier step may still be
-    there. What autograd keeps of a micro-batch for `backward`, its *graph*, must be gone before the next one comes.
-    The update is not your part."""
+    there. Call `backward` for each micro-batch before the next one is computed: what it needed for its gradients is
+    freed then. The update is not your part."""
     id, level, minutes, name, first = '14.2', 2, 12, 'accumulate', True
     hints = ("A mean of means is the mean of all only if the parts are equally large. What is the share of a part?",
              "`backward` adds to the gradients that are there: clear them once, and call it for every micro-batch.",
