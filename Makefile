@@ -54,9 +54,11 @@ test-slow: .venv/ready
 	$(PYTEST) --slow
 
 docs: .venv/ready
+	$(BIN)/python tools/build_languages.py
 	$(BIN)/python tools/build_docs.py
 
 lab: .venv/ready
+	$(BIN)/python tools/build_languages.py
 	$(BIN)/jupyter lab nbs
 
 BLANK ?= blank

@@ -171,7 +171,7 @@ def test_formulas_keep_their_punctuation():
 
 def test_exercises_get_a_place_for_a_tick():
     cells = [cell("Read.\n\n**01.1 Your turn first: A** (write)."), cell("## Exercises\n\nHow.\n\n**01.2 B** (write).")]
-    course.mark_lesson(cells, "01", ["01.1", "01.2"], {})
+    course.mark_lesson(cells, ["01.1", "01.2"], {})
     assert '\n\n<span class="exercise" data-exercise="01.1"></span>**01.1 Your turn' in cells[0]["source"]
     assert '## Exercises\n\n<p class="exercises" data-exercises="01.1 01.2" hidden></p>\n\nHow.' in cells[1]["source"]
 
@@ -183,7 +183,7 @@ def test_exercises_get_a_place_for_a_tick():
 ])
 def test_an_exercise_that_a_lesson_does_not_show_once_is_refused(text):
     with pytest.raises(rw.SiteError, match="shows the exercises 01.1.*, not 01.1, 01.2"):
-        course.mark_lesson([cell(text)], "01", ["01.1", "01.2"], {})
+        course.mark_lesson([cell(text)], ["01.1", "01.2"], {})
 
 
 def test_the_same_folder_gives_the_same_zip(tmp_path):
@@ -359,8 +359,12 @@ TOY = {
     ],
     "languages/ja.ipynb": [
         cell("# 日本語\n> 短く"),
-        cell("## [01 おもちゃ](../01_toy.ipynb)\n\nいろいろ。"),
-        cell("### 練習問題"),
+        cell("## [01 おもちゃ](ja/01_toy.ipynb)\n\nいろいろ。"),
+    ],
+    "languages/ja/01_toy.ipynb": [
+        cell("# おもちゃ\n> いろいろ"),
+        cell("[English](../../01_toy.ipynb)"),
+        cell("## 練習問題"),
         cell("**01.1 二倍** (実装)\n\n書いてください。"),
         cell("**01.2 半分** (予想)"),
     ],
@@ -416,7 +420,7 @@ def toy_project(root, notebooks=TOY):
     (nbs / "styles.css").write_text((real / "styles.css").read_text())
     (nbs / "sidebar.yml").write_text(SIDEBAR)
     meta = dict(kernelspec=dict(display_name="python3", language="python", name="python3"))
-    for folder in ("deep", "languages", "cards", "course/tasks"):
+    for folder in ("deep", "languages/ja", "cards", "course/tasks"):
         (nbs / folder).mkdir(parents=True)
     (nbs / "cards/a.pdf").write_bytes(b"%PDF")
     for name, cells in notebooks.items():
@@ -437,7 +441,7 @@ def toy_site(tmp_path_factory):
     return root / "_docs"
 
 
-HTML = {"index.html", "toy.html", "deep/inner.html", "languages/ja.html"}
+HTML = {"index.html", "toy.html", "deep/inner.html", "languages/ja.html", "languages/ja/toy.html"}
 
 
 def test_no_page_asks_for_anything_from_elsewhere(toy_site):
@@ -478,11 +482,27 @@ def test_code_that_is_exported_is_shown_and_what_is_hidden_is_not(toy_site):
 
 def test_a_language_has_its_page(toy_site):
     html = (toy_site / "languages/ja.html").read_text()
-    assert '<html lang="ja">' in html and "<title>日本語" in html and '<section id="lesson-01"' in html
-    assert "../toy.html" in PageFacts(html).links
-    lesson = (toy_site / "toy.html").read_text()
-    assert '<a href="languages/ja.html#lesson-01" lang="ja">日本語</a>' in lesson
-    assert lesson.index('class="panel-tabset') < lesson.index("languages/ja.html#lesson-01") < lesson.index("Much.")
+    assert '<html lang="ja">' in html and "<title>日本語" in html
+    assert "ja/toy.html" in PageFacts(html).links
+
+
+def test_a_lesson_and_its_translation_know_each_other(toy_site):
+    lesson, other = ((toy_site / name).read_text() for name in ("toy.html", "languages/ja/toy.html"))
+    assert '<html lang="ja">' in other and "../../toy.html" in PageFacts(other).links
+    assert '<a href="languages/ja/toy.html" lang="ja">日本語</a>' in lesson
+    assert lesson.index('class="panel-tabset') < lesson.index('"languages/ja/toy.html" lang') < lesson.index("Much.")
+    for page in (lesson, other):
+        assert '<link rel="alternate" hreflang="en" href="https://toy.github.io/toy/toy.html">' in page
+        assert '<link rel="alternate" hreflang="ja" href="https://toy.github.io/toy/languages/ja/toy.html">' in page
+    assert "hreflang" not in (toy_site / "index.html").read_text()
+    assert "https://github.com/toy/toy/blob/main/nbs/languages/ja/01_toy.json" in PageFacts(other).links
+
+
+def test_each_language_has_its_own_index(toy_site):
+    pages = {name: {entry["href"] for entry in json.loads((toy_site / name).read_text())}
+             for name in ("search.json", "search.ja.json")}
+    assert pages["search.ja.json"] == {"languages/ja.html", "languages/ja/toy.html"}
+    assert pages["search.json"] == {"index.html", "toy.html", "deep/inner.html"}
 
 
 def test_the_blank_course_is_beside_the_pages(toy_site):
@@ -537,7 +557,7 @@ def test_ticks_are_kept_and_counted(toy_site):
 ])
 def test_ticks_are_found_again_in_the_language_of_the_page(toy_site, kept, short, long):
     before = f"<script>localStorage.setItem('transformer_nb-done', '{kept}')</script>"
-    dom = browsed(toy_site / "languages/ja.html", before)
+    dom = browsed(toy_site / "languages/ja/toy.html", before)
     assert f">{short}</span>" in dom and f">{long}</p>" in dom and 'aria-label="01.2 完了"' in dom
 
 

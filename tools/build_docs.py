@@ -29,14 +29,16 @@ from site_figures import check_figures, lighten
 from site_front import add_front
 from site_reference import add_reference, check_reference, write_reference
 from site_rewrites import (
-    LANGS,
     SiteError,
+    add_alternates,
     keep_punctuation,
+    language_of,
     mark_languages,
     number_labels,
     plain_description,
     rewrite_cell,
     rewrite_links,
+    source_of,
     tabs_of,
 )
 from site_math import set_formulas
@@ -71,14 +73,14 @@ def page_names(folder):
     return names
 
 
-def rewrite_front(cell, relink):
+def rewrite_front(cell, relink, lang):
     "The front matter: without the page's name, with the page's language, and with links as everywhere."
     front, body = split_front_matter(text_of(cell))
     if not front:
         return
     front.pop("output-file", None)
-    if front.get("title") in LANGS:
-        front["lang"] = LANGS[front["title"]]
+    if lang:
+        front["lang"] = lang
     if "description" in front:
         front["description"] = relink(front["description"])
     cell["source"] = f"---\n{yaml.dump(front, allow_unicode=True)}---\n{body}"
@@ -89,7 +91,7 @@ def rewrite_notebook(work, name, renamed, doc_url):
     nb = json.loads((work / name).read_text())
     numbers, taken = number_labels(nb["cells"]), []
     relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=doc_url)
-    rewrite_front(nb["cells"][0], relink)
+    rewrite_front(nb["cells"][0], relink, language_of(name))
     try:
         for cell in nb["cells"]:
             rewrite_cell(cell, numbers, relink, taken)
@@ -112,11 +114,13 @@ def listed(contents, renamed):
 
 
 def rewrite_config(work, renamed):
-    "Keep of the sidebar what exists, fail for a notebook it forgets, and drop a key that only Quarto reads."
+    """Keep of the sidebar what exists, fail for a notebook that it forgets (the lessons of a language stand on that
+    language's page), and drop a key that only Quarto reads."""
     sidebar = yaml.safe_load((work / "sidebar.yml").read_text())
     bar = sidebar["website"]["sidebar"]
     bar["contents"] = listed(bar["contents"], renamed)
-    forgotten = [old for old, new in renamed.items() if json.dumps(new) not in json.dumps(bar["contents"])]
+    forgotten = [old for old, new in renamed.items()
+                 if not old.startswith("languages/") and json.dumps(new) not in json.dumps(bar["contents"])]
     if forgotten:
         raise SiteError(f"nbs/sidebar.yml does not list {', '.join(forgotten)}")
     (work / "sidebar.yml").write_text(yaml.dump(sidebar, allow_unicode=True, sort_keys=False))
@@ -146,10 +150,12 @@ def finish_page(path, out, cfg, renamed, lessons):
     html = keep_punctuation(plain_description(mark_languages(path.read_text())))
     html = add_search(add_access(set_formulas(html, path.stem), to_root), to_root)
     html = add_progress(html, to_root, lesson_pages(lessons, renamed))
-    html = add_reference(html, path.relative_to(out).as_posix(), to_root, cfg, renamed)
+    name = path.relative_to(out).as_posix()
+    html = add_reference(html, name, to_root, cfg, renamed)
+    html = add_alternates(html, name, cfg.doc_url, renamed)
     source = f"{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/"
     for old, new in renamed.items():
-        html = html.replace(f'{source}{new}"', f'{source}{old}"')
+        html = html.replace(f'{source}{new}"', f'{source}{source_of(old)}"')
     path.write_text(slim_page(html))
 
 

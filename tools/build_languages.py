@@ -1,8 +1,10 @@
-"""Write the pages in Japanese, Chinese and Korean from their translations: `python tools/build_languages.py`;
-with `--check` only say what is not in step.
+"""Write the lessons in Japanese, Chinese and Korean, and a page of each language that leads to them:
+`python tools/build_languages.py`; with `--check` only say what is not translated, or no longer said in English.
 
-A translation is found by its English text in `transformer_nb/assets/languages/LANGUAGE.json`. The English comes from
-the lessons (what the paper says, captions), from the exercises (tasks, hints, diagnoses) and from what `check` says."""
+Prose comes from `nbs/languages/LANGUAGE/LESSON.json`, exercises, captions and what the paper says from
+`transformer_nb/assets/languages/LANGUAGE.json`; both find a translation by its English text. A text of a lesson without
+translation stays in English, with a mark. Code and outputs are those of the English notebook. The notebooks are made
+before they are read (`make lab`, `make docs`), not committed."""
 import ast
 import json
 import re
@@ -11,27 +13,42 @@ from functools import cache
 from pathlib import Path
 
 from notebooks import made, read, text_of, written
+from smalldocs.markdown import pandoc_id
 
-from transformer_nb.course.exercises import Value, choices, diagnosis, exercises, find, flowing, fold, translations
+from transformer_nb.course.exercises import (
+    Value, choices, diagnosis, exercises, find, flowing, fold, is_first, named, source, translations)
 
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
 LESSONS = ('00', '01', '02', '03', '04', '05', '06', '06a')
 NAMES = {'ja': '日本語', 'zh': '中文', 'ko': '한국어'}
-SUBTITLE = "The overview and §3 of the paper in short: what the paper says, the figures, the exercises"
+SUBTITLE = "The first lessons whole, the others in short"
 INTRODUCTION = (
-    "The lessons themselves are in English, with a summary in four languages at the top of each. This page holds what "
-    "one needs beside them: what the paper says, one sentence for each figure, and the exercises with their hints.",
-    "`check` and `hint` answer in this language, for the exercises of this page, after:",
+    "The first lessons, up to the model whole, are in this language: text, figures and exercises. The others are in "
+    "English, each with the summary that stands here. `check` and `hint` answer in this language, for the exercises of "
+    "the first lessons, after:",
 )
-HEADINGS = ('What the paper says', 'The figures', 'Exercises', 'Hint {n}',
-            ' ({kind}, level {level}, {minutes} minutes)')
+THE_OTHERS = "The other lessons, in short"
+HEADINGS = ('What the paper says', 'Exercises', 'Hint {n}', 'Solution', 'Your turn first: ',
+            ' ({kind}, level {level}, {minutes} minutes)', 'Compare your answer with `check`, for example {call}.')
 KINDS = ('write', 'predict', 'find the bug', 'explain')
 PAPER_HEAD = r'^(?:## What the paper says\n+|\*\*What the paper says \(.*?\)\.\*\* )'
 PAPER = re.compile(PAPER_HEAD + r'(.*?)(?=^## |\Z)', re.M | re.S)
-CAPTION = re.compile(r'^#\| fig-cap: (.*)$', re.M)
+CAPTION = re.compile(r'^(#\| fig-(?:cap|alt): )(.*)$', re.M)
 AS_IT_IS = re.compile(r'\$\$.*\$\$.*|\W*', re.S)  # formulas and marks have no language
+TITLES = '|'.join(['In short', *NAMES.values()])
+SUMMARY = re.compile(rf'<details><summary>({TITLES})</summary>\n\n(.*?)\n\n</details>\n*', re.S)
 
+LINK = re.compile(r'\]\(([\w./-]*\.ipynb|)(#[^)]*|)\)')
+# A Markdown text is what stays (code, formulas, comments, folds, empty lines), marks, and the texts behind them.
+STAYS = re.compile(r'```.*?^```|\$\$.*?\$\$[^\n]*|<!--.*?-->|</?details>|\n+', re.M | re.S)
+MARK = re.compile(r'#+ |- |\d+\. |> ')
+FOLD = re.compile(r'<summary>(.*?)</summary>')
+TABLE = re.compile(r'(?:\|.*\n?)+(?<!\n)')
+TEXT = re.compile(r'.+(?:\n(?!- |\d+\. |#+ |<|```|\||\$\$|\n).+)*')
+
+
+# ---- the English texts
 
 @cache
 def lesson(number):
@@ -57,10 +74,14 @@ def paper_of(sources):
     return blocks(section)
 
 
+def listed(text):
+    "One caption for each figure; a cell with several has a list of them."
+    return json.loads(text) if text.startswith('[') else [text]
+
+
 def captions_of(sources):
-    "One for each figure; a cell with several has a list of them."
-    found = [caption for code in sources['code'] for caption in CAPTION.findall(code)]
-    return [caption for text in found for caption in (json.loads(text) if text.startswith('[') else [text])]
+    found = [m for code in sources['code'] for m in CAPTION.findall(code) if 'cap' in m[0]]
+    return [caption for _, text in found for caption in listed(text)]
 
 
 def diagnoses(e):
@@ -82,8 +103,8 @@ def spoken():
 
 
 def english():
-    "All texts to translate, in order, each once."
-    texts = [SUBTITLE, *INTRODUCTION, *HEADINGS, *KINDS, *spoken()]
+    "All texts that `assets/languages` translates, in order, each once."
+    texts = [SUBTITLE, *INTRODUCTION, THE_OTHERS, *HEADINGS, *KINDS, *spoken()]
     for number in LESSONS:
         _, sources = lesson(number)
         texts += head_of(sources)
@@ -95,60 +116,244 @@ def english():
     return list(dict.fromkeys(texts))
 
 
-def exercise_on(entry, say):
-    "One exercise as Markdown: task and hints."
-    e = find(entry.id)
-    title, task, *rest = map(say, asked(e))
-    n_hints = len(e.hints)
-    options, hints = rest[:len(rest) - n_hints], rest[len(rest) - n_hints:]
-    about = say(HEADINGS[4]).format(kind=say(e.kind), level=e.level, minutes=e.minutes)
-    lines = [f'**{e.id} {title}**{about}', task]
-    if options: lines.append(choices(dict(zip(e.options, options))).strip())
-    folds = [fold(say(HEADINGS[3]).format(n=n), hint) for n, hint in enumerate(hints, 1)]
-    return '\n\n'.join([*lines, *folds])
+def pieces(text):
+    "A Markdown text as pairs of what stays as it is and what is to be translated; together they are the text."
+    at = 0
+    while at < len(text):
+        if m := STAYS.match(text, at): yield m[0], ''
+        elif m := FOLD.match(text, at):
+            yield '<summary>', m[1]
+            yield '</summary>', ''
+        elif m := TABLE.match(text, at): yield '', m[0]
+        elif m := MARK.match(text, at):
+            line = re.compile(r'.*').match(text, m.end())
+            yield m[0], line[0]
+            m = line
+        else:
+            m = TEXT.match(text, at)
+            yield '', m[0]
+        at = m.end()
 
 
-def section(number, say):
-    "One lesson's part of a page, a list of Markdown cells."
-    name, sources = lesson(number)
-    title, subtitle = map(say, head_of(sources))
-    paper = '\n\n'.join(mark + (text if AS_IT_IS.fullmatch(text) else say(text)) for mark, text in paper_of(sources))
-    paper = re.sub(r' \{#eq-.*?\}', '', paper)  # the label is the lesson's
-    paper = re.sub(r'\]\((?=#)', f'](../{name}', re.sub(r'\]\((?=\w+\.ipynb)', '](../', paper))
-    figures = '\n'.join(f'1. {say(caption)}' for caption in captions_of(sources))
-    cells = [f'## [{number} {title}](../{name})\n\n{subtitle}\n\n### {say(HEADINGS[0])}\n\n{paper}']
-    if figures: cells.append(f'### {say(HEADINGS[1])}\n\n{figures}')
-    if tasks := exercises(number):
-        cells += [f'### {say(HEADINGS[2])}', *(exercise_on(entry, say) for entry in tasks)]
-    return cells
+def prose(number):
+    "The texts of a lesson that stand in its own file of translations, in order."
+    known, (_, sources) = set(english()), lesson(number)
+    texts = [text for cell in sources['markdown'][1:] for _, text in pieces(own(number, SUMMARY.sub('', cell)))]
+    texts += [alt for code in sources['code'] for m in CAPTION.findall(code) for alt in listed(m[1])]
+    texts += [text for e in tasks(number) if not is_first(e) for _, text in pieces(flowing(e.solution or ''))]
+    return [text for text in dict.fromkeys(texts) if re.search('[A-Za-z]{2}', text) and text not in known]
 
 
-def page(language):
-    "The notebook of a language."
-    table = translations(language)
-    def say(text): return table.get(text, text)
-    first = f'# {NAMES[language]}\n> {say(SUBTITLE)}'
-    how = f'{say(INTRODUCTION[0])}\n\n{say(INTRODUCTION[1])}\n\n```\n%env TNB_LANG={language}\n```'
-    texts = [first, how, *(cell for number in LESSONS for cell in section(number, say))]
-    cells = [{'cell_type': 'markdown', 'id': f'{i:08x}', 'metadata': {}, 'source': text.splitlines(True)}
-             for i, text in enumerate(texts)]
-    return written(made(cells))
+def tasks(number): return [find(entry.id) for entry in exercises(number)]
 
 
-def faults(language):
-    "Texts without translation, translations without text, and a page that is not what they give."
-    wanted, table, file = english(), translations(language), NBS / f'languages/{language}.ipynb'
-    found = [f'{language}: not translated: {text}' for text in wanted if text not in table]
-    found += [f'{language}: its English is gone: {text}' for text in table if text not in wanted]
-    if not file.exists() or file.read_text(encoding='utf-8') != page(language):
-        found.append(f'{language}: run tools/build_languages.py')
+def own(number, cell):
+    "A Markdown cell without the exercises in it."
+    ends = ['## Exercises\n', *(f'**{e.id} Your turn first' for e in tasks(number))]
+    return re.split('|'.join(map(re.escape, ends)), cell)[0]
+
+
+# ---- in another language
+
+def summary_in(language, text):
+    "The folded summary of a lesson, without the link to the whole lesson; None: it is not in this text."
+    found = dict(SUMMARY.findall(text)).get(NAMES[language])
+    return found and found.split('\n\n[')[0]
+
+
+EQUATION = {'ja': '式', 'zh': '式', 'ko': '식'}
+MISSING = {'ja': '（未訳）', 'zh': '（未译）', 'ko': '(미번역)'}
+
+
+def missing(language, text): return f'{MISSING[language]} {text}'
+
+
+def file_of(language, number):
+    "The translations of a lesson's prose."
+    return NBS / f'languages/{language}/{lesson(number)[0]}'.replace('.ipynb', '.json')
+
+
+def texts_of(language, number):
+    file = file_of(language, number)
+    return json.loads(file.read_text(encoding='utf-8')) if file.exists() else {}
+
+
+def anchors(language):
+    "For the lessons that are translated, by name: the English anchor of a heading to that in the language."
+    found = {}
+    for number in LESSONS:
+        name, sources = lesson(number)
+        table = translations(language) | texts_of(language, number)
+        heads = re.findall(r'^#{2,} (.*)$', '\n'.join(sources['markdown']), re.M)
+        said = {head: table.get(head) or missing(language, head) for head in heads}
+        found[name] = {pandoc_id(plain(head)): pandoc_id(plain(text)) for head, text in said.items()}
     return found
 
 
+def plain(heading): return re.sub(r'[`*$]', '', heading)
+
+
+class Speaker:
+    "Puts the cells of a lesson into a language."
+    def __init__(self, language, number):
+        self.language, self.number = language, number
+        self.name, _ = lesson(number)
+        self.table, self.anchors = translations(language) | texts_of(language, number), anchors(language)
+        self.equations = re.findall(r'\{#(eq-[\w-]+)\}', '\n'.join(lesson(number)[1]['markdown']))
+
+    def say(self, text):
+        "A text with its links as they are in the folder of the language; in English with a mark if need be."
+        if not re.search('[A-Za-z]{2}', text): return text
+        found = LINK.sub(self.link, self.table.get(text) or missing(self.language, text))
+        return re.sub('@(eq-[a-z-]+)', self.equation, found)
+
+    def equation(self, m):
+        "A reference to an equation, by its number."
+        return f'[{EQUATION[self.language]} {self.equations.index(m[1]) + 1}](#{m[1]})'
+
+    def link(self, m):
+        "A link to a lesson of this language leads to it, others to the English one."
+        name, anchor = m[1] or self.name, m[2].removeprefix('#')
+        if name not in self.anchors: return f'](../../{m[1]}{m[2]})' if m[1] else m[0]
+        anchor = self.anchors[name].get(anchor, anchor)
+        return f"]({m[1]}{'#' + anchor if anchor else ''})"
+
+    def text(self, text): return ''.join(stays + (self.say(part) if part else '') for stays, part in pieces(text))
+
+    def exercise(self, e):
+        "One exercise as Markdown: task, hints and, unless the next cells show it, the solution."
+        title, task, *rest = map(self.say, asked(e))
+        options, hints = rest[:len(rest) - len(e.hints)], rest[len(rest) - len(e.hints):]
+        about = self.say(HEADINGS[5]).format(kind=self.say(e.kind), level=e.level, minutes=e.minutes)
+        first = self.say(HEADINGS[4]) if is_first(e) else ''
+        lines = [f'**{e.id} {first}{title}**{about}', task]
+        if options: lines.append(choices(dict(zip(e.options, options))).strip())
+        lines += [fold(self.say(HEADINGS[2]).format(n=n), hint) for n, hint in enumerate(hints, 1)]
+        if not is_first(e): lines.append(fold(self.say(HEADINGS[3]), self.solution(e)))
+        return '\n\n'.join(lines)
+
+    def solution(self, e):
+        "In words, and in code where the answer is code."
+        words = self.text(flowing(e.solution or ''))
+        if issubclass(e, Value): return words or str(e.right)
+        return '\n\n'.join(filter(None, [words, f"```python\n{named(e, source(e.answer()))}```"]))
+
+    def markdown(self, cell):
+        "The cells that one becomes: the summary is that of the language alone, exercises are put in."
+        summary, cell = summary_in(self.language, cell), SUMMARY.sub('', cell)
+        texts, rest = [self.text(own(self.number, cell)).strip()], cell[len(own(self.number, cell)):]
+        ours = [e for e in tasks(self.number) if rest.startswith(f'**{e.id} ')]
+        if rest.startswith('## Exercises'):
+            ours = [e for e in tasks(self.number) if not is_first(e)]
+            how = self.say(HEADINGS[6]).format(call=f"`check('{ours[0].id}', ...)`")
+            texts += [f'## {self.say(HEADINGS[1])}\n\n{how}']
+        return list(filter(None, [*texts, summary])) + [self.exercise(e) for e in ours]
+
+    def code(self, cell):
+        "The same code with its captions translated; it goes into no module, and a question has no answer yet."
+        def caption(m):
+            said = [self.say(text) for text in listed(m[2])]
+            if not m[2].startswith('['): said, = said
+            if isinstance(said, str) and ': ' not in said: return m[1] + said
+            return m[1] + json.dumps(said, ensure_ascii=False)  # YAML would take what stands before `: ` for a key
+        text = CAPTION.sub(caption, text_of(cell))
+        text = re.sub(r'^#\| (?:export.*|default_exp.*)\n', '', text, flags=re.M)
+        outputs = [] if re.search(r"^check\('", text, re.M) else [self.output(out) for out in cell['outputs']]
+        return cell | {'source': text.splitlines(True), 'outputs': outputs}
+
+    def output(self, out):
+        "The same, but for the links of a table."
+        data = out.get('data', {})
+        if 'text/markdown' not in data: return out
+        linked = LINK.sub(self.link, ''.join(data['text/markdown']))
+        return out | {'data': data | {'text/markdown': linked.splitlines(True)}}
+
+
+def head(language, number):
+    "Title, subtitle, and the way to the page of the language and to the same lesson in others."
+    name, sources = lesson(number)
+    title, subtitle = map(translations(language).get, head_of(sources))
+    others = [f'[{NAMES[other]}](../{other}/{name})' for other in NAMES if other != language]
+    links = [f'[{NAMES[language]}](../{language}.ipynb)', f'[English](../../{name})', *others]
+    return f"# {title}\n> {subtitle}", ' · '.join(links)
+
+
+def onward(language, number):
+    "The way to the next lesson, for the end; to the page of the language after the last one."
+    later = LESSONS[LESSONS.index(number) + 1:]
+    if not later: return f'→ [{NAMES[language]}](../{language}.ipynb)'
+    name, sources = lesson(later[0])
+    return f'→ [{later[0]} {translations(language)[head_of(sources)[0]]}]({name})'
+
+
+SETUP = """# `check` and `hint` answer in {language}; files are named from the folder of the English lessons
+os.environ['TNB_LANG'] = '{language}'
+if not os.path.exists('00_overview.ipynb'): os.chdir('../..')
+"""
+
+
+def with_setup(source, language):
+    "The first hidden cell with the language, after the lines for Colab."
+    lines = SETUP.format(language=language)
+    return re.sub(r"(^    os\.chdir\('/content.*?\)\n)", lambda m: m[0] + lines, source, count=1, flags=re.M)
+
+
+def notebook(language, number):
+    "A lesson in a language, as the text of a notebook."
+    speaker, (name, _) = Speaker(language, number), lesson(number)
+    cells = []
+    for i, cell in enumerate(read(NBS / name)['cells'][1:]):
+        if cell['cell_type'] == 'code': cells.append(speaker.code(cell))
+        else: cells += [text_cell(text, f"{cell['id']}-{n}") for n, text in enumerate(speaker.markdown(text_of(cell)))]
+    first = next(cell for cell in cells if cell['cell_type'] == 'code' and 'google.colab' in text_of(cell))
+    first['source'] = with_setup(text_of(first), language).splitlines(True)
+    front = [text_cell(text, f'front-{n}') for n, text in enumerate(head(language, number))]
+    return written(made([*front, *cells, text_cell(onward(language, number), 'onward')]))
+
+
+def text_cell(text, id): return {'cell_type': 'markdown', 'id': id, 'metadata': {}, 'source': text.splitlines(True)}
+
+
+def page(language):
+    "The page of a language: its lessons, and the others in short."
+    def say(text): return translations(language).get(text, text)
+    texts = [f'# {NAMES[language]}\n> {say(SUBTITLE)}', f'{say(INTRODUCTION[0])}\n\n```\n%env TNB_LANG={language}\n```']
+    for path in sorted(NBS.glob('[0-9]*_*.ipynb')):
+        cells = [text_of(c) for c in read(path)['cells'] if c['cell_type'] == 'markdown']
+        number, (title, subtitle) = path.name.partition('_')[0], head_of({'markdown': cells})
+        summary = summary_in(language, '\n'.join(cells))
+        summary = LINK.sub(lambda m: f'](../{m[1] or path.name}{m[2]})', summary)
+        if number not in LESSONS: texts.append(f'### [{number} {title}](../{path.name})\n\n{summary}')
+        else: texts.append(f'## [{number} {say(title)}]({language}/{path.name})\n\n{say(subtitle)}\n\n{summary}')
+    texts.insert(2 + len(LESSONS), f'## {say(THE_OTHERS)}')
+    return written(made([text_cell(text, f'{i:08x}') for i, text in enumerate(texts)]))
+
+
+def faults(language):
+    "Texts without translation, and translations without text."
+    wanted, table = english(), translations(language)
+    found = [f'{language}: not translated: {text}' for text in wanted if text not in table]
+    return found + [f'{language}: its English is gone: {text}' for text in table if text not in wanted]
+
+
+def stale(language, number):
+    "The same of a lesson's prose, which may wait."
+    wanted, table = prose(number), texts_of(language, number)
+    found = [f'{language}/{number}: not translated: {text}' for text in wanted if text not in table]
+    return found + [f'{language}/{number}: its English is gone: {text}' for text in table if text not in wanted]
+
+
 def main():
-    if '--check' in sys.argv: sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)) or None)
-    (NBS / 'languages').mkdir(exist_ok=True)
-    for language in NAMES: (NBS / f'languages/{language}.ipynb').write_text(page(language), encoding='utf-8')
+    if '--check' in sys.argv:
+        waiting = [line for language in NAMES for number in LESSONS for line in stale(language, number)]
+        print(*waiting, sep='\n', end='\n' if waiting else '')
+        sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)) or None)
+    for language in NAMES:
+        (NBS / 'languages' / language).mkdir(parents=True, exist_ok=True)
+        (NBS / f'languages/{language}.ipynb').write_text(page(language), encoding='utf-8')
+        for number in LESSONS:
+            file = file_of(language, number).with_suffix('.ipynb')
+            file.write_text(notebook(language, number), encoding='utf-8')
 
 
 if __name__ == '__main__': main()

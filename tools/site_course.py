@@ -11,12 +11,10 @@ from pathlib import Path
 
 from notebooks import text_of
 from site_rewrites import LANGS, SiteError
-from smalldocs.markdown import split_front_matter
 
 EXERCISE = re.compile(r"^\*\*(\w+\.\d+)(?= )", re.M)  # the title of an exercise, at the start of a line
-HEADING = re.compile(r"^## Exercises$", re.M)
+HEADING = re.compile(r"^## (?:Exercises|練習問題|练习|연습 문제)$", re.M)
 TABSET = re.compile(r"^(:::+) \{\.panel-tabset\}\s+## English$.*?^\1$", re.M | re.S)  # the summary in four languages
-SECTION = re.compile(r"^## \[(\w+) [^\]]*\]\(\.\./(\1_\w+\.ipynb)\)$", re.M)  # of a lesson, on the page of a language
 
 
 def exercises_of(cfg):
@@ -31,14 +29,18 @@ def exercises_of(cfg):
 # ---- notebooks, as nbdev has processed them
 
 def mark_course(work, lessons):
-    "Mark the exercises in the lessons and on the pages of the languages, and link the two with each other."
-    languages = language_pages(work)
+    "Mark the exercises of every lesson, in each of its languages, and link the lesson to its translations."
     for path in sorted(work.glob("*_*.ipynb")):
-        number = path.name.partition("_")[0]
-        sections = {title: name for title, (name, about) in languages.items() if number in about}
-        rewrite_cells(path, mark_lesson, number, lessons.get(number, []), sections)
-    for name, about in languages.values():
-        rewrite_cells(work / name, mark_language, {number: lessons.get(number, []) for number in about})
+        ids, others = lessons.get(path.name.partition("_")[0], []), translated(work, path.name)
+        rewrite_cells(path, mark_lesson, ids, others)
+        for name in others.values():
+            rewrite_cells(work / name, mark_lesson, ids, {})
+
+
+def translated(work, name):
+    "A lesson's translations, in the order of the tabs: `{'한국어': 'languages/ko/01_attention.ipynb'}`."
+    names = {title: f"languages/{lang[:2]}/{name}" for title, lang in LANGS.items()}
+    return {title: other for title, other in names.items() if (work / other).exists()}
 
 
 def rewrite_cells(path, mark, *args):
@@ -51,35 +53,15 @@ def rewrite_cells(path, mark, *args):
     path.write_text(json.dumps(nb, ensure_ascii=False))
 
 
-def language_pages(work):
-    "Page and lessons of each language, in the order of the tabs: `{'한국어': ('languages/ko.ipynb', ['01'])}`."
-    found = {}
-    for path in work.glob("languages/*.ipynb"):
-        first, *cells = json.loads(path.read_text())["cells"]
-        front, _ = split_front_matter(text_of(first))
-        about = [m[1] for cell in cells for m in SECTION.finditer(text_of(cell))]
-        found[front["title"]] = path.relative_to(work).as_posix(), about
-    return {title: found[title] for title in LANGS if title in found}
-
-
-def mark_lesson(cells, number, ids, sections):
+def mark_lesson(cells, ids, others):
     "A place for a tick at each exercise, one for their count, and the links to the other languages."
     if ids:
         mark_exercises(cells, ids)
         rewrite_texts(cells, lambda text: HEADING.sub(lambda m: f"{m[0]}\n\n{count_of(ids)}", text))
-    if sections:
-        links = [f"[{title}]({name}#lesson-{number}){{lang={LANGS[title]}}}" for title, name in sections.items()]
-        line = f"::: {{.languages}}\nThis lesson in short, with its exercises: {' · '.join(links)}\n:::"
+    if others:
+        links = [f"[{title}]({name}){{lang={LANGS[title]}}}" for title, name in others.items()]
+        line = f"::: {{.languages}}\nThis lesson in {' · '.join(links)}\n:::"
         rewrite_texts(cells, lambda text: TABSET.sub(lambda m: f"{m[0]}\n\n{line}", text, count=1))
-
-
-def mark_language(cells, lessons):
-    "The same on the page of a language, where every lesson has a section; the section gets an id."
-    rewrite_texts(cells, lambda text: SECTION.sub(r"\g<0> {#lesson-\1}", text))
-    for ids in filter(None, lessons.values()):
-        mark_exercises(cells, ids)
-        first = tick_of(ids[0])
-        rewrite_texts(cells, lambda text: text.replace(first, f"{count_of(ids)}\n\n{first}"))
 
 
 def rewrite_texts(cells, change):

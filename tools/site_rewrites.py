@@ -133,6 +133,29 @@ def rewrite_text(text, numbers, relink):
 
 # ---- pages
 
+def language_of(name):
+    "The language of a notebook, by its folder; English needs no word."
+    found = re.match(r"languages/(\w\w)\b", name)
+    return found and {lang[:2]: lang for lang in LANGS.values()}[found[1]]
+
+
+def source_of(name):
+    "Where a notebook's text stands in the repository: of a translation only the text, the notebook is made of it."
+    return re.sub(r"^(languages/\w\w)(/.*)?\.ipynb$", lambda m: m[1] + (m[2] + ".json" if m[2] else ""), name)
+
+
+def add_alternates(html, page, doc_url, renamed):
+    "Tell search engines where the same lesson stands in other languages."
+    lesson = re.sub(r"^languages/\w\w/", "", page)
+    pages = {new.replace(".ipynb", ".html"): language_of(old) or "en" for old, new in renamed.items()}
+    same = {lang: name for name, lang in pages.items() if re.sub(r"^languages/\w\w/", "", name) == lesson}
+    if len(same) < 2:
+        return html
+    links = "".join(f'<link rel="alternate" hreflang="{lang}" href="{doc_url.rstrip("/")}/{name}">'
+                    for lang, name in same.items())
+    return html.replace("</head>", f"{links}</head>", 1)
+
+
 def mark_languages(html):
     "Tell browsers the language of sections, tabs and table columns, so that Chinese characters take the right shape."
     for name, lang in LANGS.items():

@@ -1,5 +1,6 @@
-"""The index of the search, which `site_libs/search.js` reads: prose, without code and without the exercises' source. A
-lesson knows its title in every language of the front page's table, and counts for more than a reference."""
+"""The indexes of the search, which `site_libs/search.js` reads: prose, without code and without the exercises' source.
+A lesson knows its title in every language of the front page's table, and counts for more than a reference. The pages of
+another language have an index of their own, which their readers search as well."""
 import json
 import posixpath
 import re
@@ -7,7 +8,7 @@ from collections import Counter
 from html.parser import HTMLParser
 
 from notebooks import GROUND
-from site_rewrites import SiteError
+from site_rewrites import SiteError, language_of
 
 LIMIT = 450_000  # bytes
 SUMMARY, SHOWN = 400, 100  # letters that are kept as they are: of what stands above the first heading, and of a section
@@ -90,16 +91,27 @@ def write_index(out, renamed):
     "Replace smalldocs' index in the folder of the finished site; its pages are named by their notebooks in `renamed`."
     hrefs = {posixpath.splitext(page)[0] + ".html": weight_of(notebook) for notebook, page in renamed.items()}
     pages = {href: Prose((out / href).read_text()) for href, weight in hrefs.items() if weight}
-    titles, common = other_titles(out / "index.html"), common_words(pages.values())
-    index = [
-        {"href": href, "weight": hrefs[href], "titles": [tidy(page.title), *titles.get(href, [])],
-         "sections": condensed(page.sections, common, MORE if hrefs[href] == LESSON else FEW)}
-        for href, page in pages.items()
-    ]
-    text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
-    if len(text.encode()) > LIMIT:
-        raise SiteError(f"search.json has {len(text.encode()):,} bytes, more than {LIMIT:,}")
-    (out / "search.json").write_text(text)
+    titles = other_titles(out / "index.html")
+    for name, chosen in by_language(pages).items():
+        common = common_words(chosen.values())
+        index = [
+            {"href": href, "weight": hrefs[href], "titles": [tidy(page.title), *titles.get(href, [])],
+             "sections": condensed(page.sections, common, MORE if hrefs[href] == LESSON else FEW)}
+            for href, page in chosen.items()
+        ]
+        text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
+        if len(text.encode()) > LIMIT:
+            raise SiteError(f"{name} has {len(text.encode()):,} bytes, more than {LIMIT:,}")
+        (out / name).write_text(text)
+
+
+def by_language(pages):
+    "The pages of each index: `{'search.json': {'index.html': ...}, 'search.ja.json': {'languages/ja.html': ...}}`."
+    found = {"search.json": {}}
+    for href, page in pages.items():
+        lang = language_of(href)
+        found.setdefault(f"search.{lang[:2]}.json" if lang else "search.json", {})[href] = page
+    return found
 
 
 def weight_of(notebook):

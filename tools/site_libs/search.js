@@ -1,4 +1,5 @@
-// The search: which page, and which of its sections, a reader means. The index is search.json, made by tools/site_search.py:
+// The search: which page, and which of its sections, a reader means. The index is search.json, and on pages of another
+// language search.ja.json, too, made by tools/site_search.py:
 // [{href, weight, titles: [title, the same in other languages...], sections: [[id, heading, text]...]}...]
 "use strict";
 (() => {
@@ -52,7 +53,9 @@
 
   async function load() {
     if (index) return
-    const pages = await (await fetch(root + "search.json")).json()
+    const own = document.documentElement.lang.slice(0, 2)
+    const files = own && own !== "en" ? [`search.${own}.json`, "search.json"] : ["search.json"]
+    const pages = (await Promise.all(files.map(async (file) => (await fetch(root + file)).json()))).flat()
     for (const page of pages) {
       page.plain = { titles: page.titles.map(plain), sections: page.sections.map((section) => section.map(plain)) }
     }
