@@ -200,7 +200,7 @@ NOT = {
     },
 }
 BUT = {  # where the word means something else, such as the width of a kernel or a window
-    'ja': (),
+    'ja': ('最小二乗法',),
     'zh': (
         '束宽', '窗口宽', '宽度为 1 的卷积', '可以有多宽', '宽度相同时，权重', '而不是宽', '一半的宽度',
         '三分之一的宽度', '网络宽 4', '叫做注意力', '有的只有三个词宽，有的宽到整个句子',
