@@ -14,6 +14,9 @@ from nbdev import test as nbdev_test
 from nbdev.config import get_config
 from nbdev.doclinks import nbglob
 
+sys.path.insert(0, str(ROOT/'tools'))
+import build_languages
+
 CONFIG = get_config(ROOT)
 FOLDER = CONFIG.nbs_path
 # Without what tools/build_languages.py makes of them
@@ -76,12 +79,29 @@ def test_a_cell_of_the_first_lessons_may_be_run_again(name, tmp_path):
     "Lesson 00 promises that nothing can be broken by it: no cell spoils what it reads."
     nb = read_nb(NOTEBOOKS[name])
     nb.cells = [again for cell in nb.cells for again in [cell]*(2 if cell.cell_type == 'code' else 1)]
-    path = tmp_path/'nbs'/f'{name}.ipynb'
-    path.parent.mkdir()
-    (tmp_path/'benchmarks').symlink_to(ROOT/'benchmarks')
-    for other in FOLDER.glob('*.ipynb'):  # lesson 00 reads them
-        if other.name != path.name: (path.parent/other.name).symlink_to(other)
+    path = beside_the_others(tmp_path, f'{name}.ipynb')
     write_nb(nb, path)
+    status, log = run_notebook(path, tmp_path, CONFIG.tst_flags.split())
+    assert status == 0, log
+
+
+def beside_the_others(tmp_path, name):
+    "A place for a notebook from which it finds the other lessons and the results."
+    (tmp_path/'nbs').mkdir()
+    (tmp_path/'benchmarks').symlink_to(ROOT/'benchmarks')
+    for other in [FOLDER/'sidebar.yml', *FOLDER.glob('*.ipynb')]:
+        if other.name != name: (tmp_path/'nbs'/other.name).symlink_to(other)
+    return tmp_path/'nbs'/name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('language, number', [('ja', '04'), ('zh', '06'), ('ko', '00')])
+def test_a_lesson_in_another_language_runs_in_its_folder(language, number, tmp_path):
+    "Lesson 04 reads a file, lesson 00 the other lessons."
+    name, _ = build_languages.lesson(number)
+    path = beside_the_others(tmp_path, f'languages/{language}/{name}')
+    path.parent.mkdir(parents=True)
+    path.write_text(build_languages.notebook(language, number), encoding='utf-8')
     status, log = run_notebook(path, tmp_path, CONFIG.tst_flags.split())
     assert status == 0, log
 

@@ -286,16 +286,10 @@ def onward(language, number):
     return f'→ [{later[0]} {translations(language)[head_of(sources)[0]]}]({name})'
 
 
-SETUP = """# `check` and `hint` answer in {language}; files are named from the folder of the English lessons
+SETUP = """#| hide
+# `check` and `hint` answer in {language}; files are named from the folder of the English lessons
 os.environ['TNB_LANG'] = '{language}'
-if not os.path.exists('00_overview.ipynb'): os.chdir('../..')
-"""
-
-
-def with_setup(source, language):
-    "The first hidden cell with the language, after the lines for Colab."
-    lines = SETUP.format(language=language)
-    return re.sub(r"(^    os\.chdir\('/content.*?\)\n)", lambda m: m[0] + lines, source, count=1, flags=re.M)
+if not os.path.exists('sidebar.yml'): os.chdir('../..')"""
 
 
 def notebook(language, number):
@@ -305,8 +299,9 @@ def notebook(language, number):
     for i, cell in enumerate(read(NBS / name)['cells'][1:]):
         if cell['cell_type'] == 'code': cells.append(speaker.code(cell))
         else: cells += [text_cell(text, f"{cell['id']}-{n}") for n, text in enumerate(speaker.markdown(text_of(cell)))]
-    first = next(cell for cell in cells if cell['cell_type'] == 'code' and 'google.colab' in text_of(cell))
-    first['source'] = with_setup(text_of(first), language).splitlines(True)
+    imports = next(i for i, cell in enumerate(cells) if cell['cell_type'] == 'code' and 'google.colab' in text_of(cell))
+    setup = text_cell(SETUP.format(language=language), 'language') | {'cell_type': 'code', 'outputs': []}
+    cells.insert(imports + 1, setup | {'execution_count': None})
     front = [text_cell(text, f'front-{n}') for n, text in enumerate(head(language, number))]
     return written(made([*front, *cells, text_cell(onward(language, number), 'onward')]))
 
