@@ -9,6 +9,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT/'tools'))
 import build_languages as pages
+import site_course
 from notebooks import read, text_of
 
 from transformer_nb.course import exercises as ex
@@ -313,8 +314,14 @@ def test_a_paragraph_without_translation_is_english_and_is_named(monkeypatch):
     monkeypatch.setattr(pages, 'texts_of', lambda language, number: {k: v for k, v in texts.items() if k != gone}
                         | {'An old text': '古い文'})
     assert pages.stale('ja', '06a') == [f'ja/06a: not translated: {gone}', 'ja/06a: its English is gone: An old text']
-    assert f'{pages.MISSING["ja"]} {gone}' in json.loads(json.dumps('\n'.join(
-        text_of(c) for c in json.loads(pages.notebook('ja', '06a'))['cells'])))
+    assert f'{pages.MISSING["ja"]} {gone}' in '\n'.join(
+        text_of(c) for c in json.loads(pages.notebook('ja', '06a'))['cells'])
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_the_site_knows_the_heading_above_the_exercises(language):
+    "Below it stands how many are done; under another word nothing would."
+    assert site_course.HEADING.fullmatch(f'## {ex.translations(language)[pages.EXERCISES]}')
 
 
 def test_links_lead_to_the_translated_heading():

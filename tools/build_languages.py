@@ -16,7 +16,7 @@ from notebooks import made, read, text_of, written
 from smalldocs.markdown import pandoc_id
 
 from transformer_nb.course.exercises import (
-    Value, choices, diagnosis, exercises, find, flowing, fold, is_first, named, source, translations)
+    Value, choices, diagnosis, exercises, find, flowing, fold, is_first, solution_text, translations)
 
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
@@ -29,8 +29,9 @@ INTRODUCTION = (
     "the first lessons, after:",
 )
 THE_OTHERS = "The other lessons, in short"
-HEADINGS = ('What the paper says', 'Exercises', 'Hint {n}', 'Solution', 'Your turn first: ',
-            ' ({kind}, level {level}, {minutes} minutes)', 'Compare your answer with `check`, for example {call}.')
+PAPER_SAYS, EXERCISES, HINT, SOLUTION = 'What the paper says', 'Exercises', 'Hint {n}', 'Solution'
+FIRST, ABOUT = 'Your turn first: ', ' ({kind}, level {level}, {minutes} minutes)'
+COMPARE = 'Compare your answer with `check`, for example {call}.'
 KINDS = ('write', 'predict', 'find the bug', 'explain')
 PAPER_HEAD = r'^(?:## What the paper says\n+|\*\*What the paper says \(.*?\)\.\*\* )'
 PAPER = re.compile(PAPER_HEAD + r'(.*?)(?=^## |\Z)', re.M | re.S)
@@ -104,7 +105,8 @@ def spoken():
 
 def english():
     "All texts that `assets/languages` translates, in order, each once."
-    texts = [SUBTITLE, *INTRODUCTION, THE_OTHERS, *HEADINGS, *KINDS, *spoken()]
+    texts = [SUBTITLE, *INTRODUCTION, THE_OTHERS, PAPER_SAYS, EXERCISES, HINT, SOLUTION, FIRST, ABOUT, COMPARE,
+             *KINDS, *spoken()]
     for number in LESSONS:
         _, sources = lesson(number)
         texts += head_of(sources)
@@ -180,10 +182,10 @@ def texts_of(language, number):
 
 def anchors(language):
     "For the lessons that are translated, by name: the English anchor of a heading to that in the language."
-    found = {}
+    found, common = {}, translations(language)
     for number in LESSONS:
         name, sources = lesson(number)
-        table = translations(language) | texts_of(language, number)
+        table = common | texts_of(language, number)
         heads = re.findall(r'^#{2,} (.*)$', '\n'.join(sources['markdown']), re.M)
         said = {head: table.get(head) or missing(language, head) for head in heads}
         found[name] = {pandoc_id(plain(head)): pandoc_id(plain(text)) for head, text in said.items()}
@@ -224,19 +226,13 @@ class Speaker:
         "One exercise as Markdown: task, hints and, unless the next cells show it, the solution."
         title, task, *rest = map(self.say, asked(e))
         options, hints = rest[:len(rest) - len(e.hints)], rest[len(rest) - len(e.hints):]
-        about = self.say(HEADINGS[5]).format(kind=self.say(e.kind), level=e.level, minutes=e.minutes)
-        first = self.say(HEADINGS[4]) if is_first(e) else ''
+        about = self.say(ABOUT).format(kind=self.say(e.kind), level=e.level, minutes=e.minutes)
+        first = self.say(FIRST) if is_first(e) else ''
         lines = [f'**{e.id} {first}{title}**{about}', task]
         if options: lines.append(choices(dict(zip(e.options, options))).strip())
-        lines += [fold(self.say(HEADINGS[2]).format(n=n), hint) for n, hint in enumerate(hints, 1)]
-        if not is_first(e): lines.append(fold(self.say(HEADINGS[3]), self.solution(e)))
+        lines += [fold(self.say(HINT).format(n=n), hint) for n, hint in enumerate(hints, 1)]
+        if not is_first(e): lines.append(fold(self.say(SOLUTION), solution_text(e, self.text)))
         return '\n\n'.join(lines)
-
-    def solution(self, e):
-        "In words, and in code where the answer is code."
-        words = self.text(flowing(e.solution or ''))
-        if issubclass(e, Value): return words or str(e.right)
-        return '\n\n'.join(filter(None, [words, f"```python\n{named(e, source(e.answer()))}```"]))
 
     def markdown(self, cell):
         "The cells that one becomes: the summary is that of the language alone, exercises are put in."
@@ -245,8 +241,8 @@ class Speaker:
         ours = [e for e in tasks(self.number) if rest.startswith(f'**{e.id} ')]
         if rest.startswith('## Exercises'):
             ours = [e for e in tasks(self.number) if not is_first(e)]
-            how = self.say(HEADINGS[6]).format(call=f"`check('{ours[0].id}', ...)`")
-            texts += [f'## {self.say(HEADINGS[1])}\n\n{how}']
+            how = self.say(COMPARE).format(call=f"`check('{ours[0].id}', ...)`")
+            texts += [f'## {self.say(EXERCISES)}\n\n{how}']
         return list(filter(None, [*texts, summary])) + [self.exercise(e) for e in ours]
 
     def code(self, cell):
@@ -296,7 +292,7 @@ def notebook(language, number):
     "A lesson in a language, as the text of a notebook."
     speaker, (name, _) = Speaker(language, number), lesson(number)
     cells = []
-    for i, cell in enumerate(read(NBS / name)['cells'][1:]):
+    for cell in read(NBS / name)['cells'][1:]:
         if cell['cell_type'] == 'code': cells.append(speaker.code(cell))
         else: cells += [text_cell(text, f"{cell['id']}-{n}") for n, text in enumerate(speaker.markdown(text_of(cell)))]
     imports = next(i for i, cell in enumerate(cells) if cell['cell_type'] == 'code' and 'google.colab' in text_of(cell))
@@ -311,7 +307,8 @@ def text_cell(text, id): return {'cell_type': 'markdown', 'id': id, 'metadata': 
 
 def page(language):
     "The page of a language: its lessons, and the others in short."
-    def say(text): return translations(language).get(text, text)
+    table = translations(language)
+    def say(text): return table.get(text, text)
     texts = [f'# {NAMES[language]}\n> {say(SUBTITLE)}', f'{say(INTRODUCTION[0])}\n\n```\n%env TNB_LANG={language}\n```']
     for path in sorted(NBS.glob('[0-9]*_*.ipynb')):
         cells = [text_of(c) for c in read(path)['cells'] if c['cell_type'] == 'markdown']

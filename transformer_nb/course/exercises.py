@@ -9,7 +9,7 @@ __all__ = ['LIBRARY', 'GARBAGE', 'Result', 'number', 'allclose', 'language', 'tr
            'short_repr', 'first_mismatch', 'Failure', 'operation', 'same_outcome', 'Late', 'with_timeout', 'outcome',
            'Exercise', 'diagnosis', 'Write', 'difference', 'Value', 'find', 'check', 'hint', 'progress_file',
            'progress', 'remember', 'source', 'stub', 'named', 'begin', 'is_first', 'flowing', 'fold', 'choices',
-           'markdown', 'Entries', 'Entry', 'exercises', 'cards', 'self_test']
+           'solution_text', 'markdown', 'Entries', 'Entry', 'exercises', 'cards', 'self_test']
 
 # %% ../../nbs/22_exercises.ipynb #a9a3dcab
 import ast
@@ -550,6 +550,16 @@ def choices(
     "A list of what one may choose."
     return ''.join(f'- {letter}: {text}\n' for letter, text in options.items())
 
+def solution_text(
+    exercise:type,  # Exercise
+    translated=str  # Function of the English words: what is said in their place
+) -> str:
+    "The solution in words and, where the answer is code, in code."
+    answer = '' if issubclass(exercise, Value) else named(exercise, source(exercise.answer()))
+    code = answer and f"```python\n{answer}```"
+    words = translated(flowing(exercise.solution or ('' if code else str(exercise.right))))
+    return '\n\n'.join(filter(None, [words, code]))
+
 def markdown(
     exercise:type # Exercise
 ) -> str:
@@ -560,11 +570,7 @@ def markdown(
     text = f"**{exercise.id} {first}{title}** ({about}). {flowing(task)}\n"
     if options := choices(getattr(exercise, 'options', {})): text += '\n' + options
     folds = [fold('Hint', hint) for hint in exercise.hints]
-    if not is_first(exercise):
-        answer = '' if issubclass(exercise, Value) else named(exercise, source(exercise.answer()))
-        code = answer and f"```python\n{answer}```"
-        words = flowing(exercise.solution or ('' if code else str(exercise.right)))
-        folds.append(fold('Solution', '\n\n'.join(filter(None, [words, code]))))
+    if not is_first(exercise): folds.append(fold('Solution', solution_text(exercise)))
     return '\n\n'.join([text.strip(), *folds])
 
 # %% ../../nbs/22_exercises.ipynb #5ff1f67d
