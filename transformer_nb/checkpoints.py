@@ -253,32 +253,38 @@ def _model(path, data):
     file = path/'model.safetensors'
     with reading_errors_as(file, AGAIN, 'no safetensors file', SafetensorError):
         weights = tensors_from(data.pop(file.name))  # the bytes go before the model comes: a quarter less memory
-    model = _blank(path/'config.json', data['config.json'])
-    held, asked = (sum(t.numel() for t in table.values()) for table in (weights, model.state_dict()))
-    if held != asked:
-        raise InputError(f"{file}: does not fit config.json beside it ({held:,} numbers, not {asked:,}); {AGAIN}")
+    cfg = _config(path/'config.json', data['config.json'])
     with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', RuntimeError):
-        return filled(model, weights)
+        try: return filled(cfg, weights)
+        except RuntimeError:  # or the memory was full: was that asked for by mistake?
+            _check_numbers(file, weights, cfg)
+            raise
 
 def filled(
-    model:Transformer, # Made on torch's device `meta`, without memory for its weights
-    weights:dict       # Name to tensor, of any type; they are taken, not copied
-) -> Transformer:      # The model, in eval mode
-    "Give an empty model its weights; raises `RuntimeError` where they do not fit. No random number is drawn."
+    cfg:TransformerConfig, # Everything that fixes the model
+    weights:dict           # Name to tensor, of any type; they are taken, not copied
+) -> Transformer:          # In eval mode
+    "The model of given weights; `RuntimeError` where they do not fit. The caller's random numbers stay as they are."
+    with torch.random.fork_rng([]): model = Transformer(cfg)
     model.load_state_dict(weights, assign=True)
-    if model.positions.table.is_meta: model.positions.to_empty(device='cpu')  # sinusoids come anew by themselves
     return model.eval()
 
-def _blank(file, data):
-    "The model that a config.json describes, without memory for its weights."
+def _check_numbers(file, weights, cfg):
+    "Raises `InputError` where a file has not as many numbers as the model, which is made without memory for them."
+    with torch.device('meta'): model = Transformer(cfg)
+    held, asked = (sum(t.numel() for t in table.values()) for table in (weights, model.state_dict()))
+    if held == asked: return
+    raise InputError(f"{file}: does not fit config.json beside it ({held:,} numbers, not {asked:,}); {AGAIN}")
+
+def _config(file, data):
+    "What a config.json says, checked."
     cfg = read_json(file, AGAIN, data)
     cfg.pop('tokenizer', None)  # the name of a class
     if 'banned' in cfg: cfg['suppress_tokens'] = cfg.pop('banned')  # as it was called once
     if unknown := sorted(cfg.keys() - {f.name for f in fields(TransformerConfig)}):
         raise InputError(f"{file}: unknown field {unknown[0]!r}; use the version of transformer_nb that wrote it")
     errors = TypeError, InputError, ValueError, ArithmeticError, RuntimeError
-    with reading_errors_as(file, AGAIN, 'describes no model', *errors), torch.device('meta'):
-        return Transformer(TransformerConfig(**cfg))
+    with reading_errors_as(file, AGAIN, 'describes no model', *errors): return TransformerConfig(**cfg)
 
 # %% ../nbs/checkpoints.ipynb #8b512d14
 def check_fits(

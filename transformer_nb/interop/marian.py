@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .. import checkpoints
 from ..checkpoints import Checkpoint
+from ..config import TransformerConfig
 from ..core import InputError, default_device
 from ..data.tokenizer import TwoVocabularies, Vocabulary, class_name
 from ..files import read_json, reading_errors_as, to_json
@@ -30,7 +31,6 @@ from .export import (
 from .hub import fetched, is_hub_id
 from .marian_nmt import ACTIVATIONS, AGAIN, is_npz, read_npz
 from ..positional_encoding import sinusoids
-from ..transformer import Transformer, TransformerConfig
 
 # %% ../../nbs/interop/03_marian.ipynb #a20read0
 def _json(file): return read_json(file, AGAIN)
@@ -206,8 +206,7 @@ def _model(weights, known):
         vocab_size=len(weights['embedding.weight']), src_vocab_size=None if source is None else len(source),
         positions='learned' if 'positions.table' in weights else 'sinusoid',
         bias='encoder.0.self_attention.W_q.bias' in weights, softmax_bias='embedding.bias' in weights)
-    with torch.device('meta'): model = Transformer(cfg)
-    return checkpoints.filled(model, weights)
+    return checkpoints.filled(cfg, weights)
 
 # %% ../../nbs/interop/03_marian.ipynb #efa0028e
 def _vocabulary(model, ids, ids_file, cfg, vocab_size):

@@ -13,7 +13,6 @@ import warnings
 from functools import cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% ../../nbs/parts/03_kernels.ipynb #98cccfc2
@@ -38,12 +37,12 @@ def _table(
     return table.view(-1, BLOCK) if torch.equal(table, expected.flatten()) else None
 
 @torch.jit.script_if_tracing  # TorchScript could not watch the call of oneDNN, nor see how many rows there will be
-def _product(x:Tensor, packed:Tensor, bias:Tensor|None, table:Tensor|None, places:Tensor) -> Tensor:
+def _product(x:Tensor, packed:Tensor, bias:Tensor|None, table:Tensor|None, places:Tensor, bags:Tensor) -> Tensor:
     "xWᵀ + b with a matrix that was laid out: one row as weighted sums of the table's rows, more rows by oneDNN."
     if table is None or x.numel() != x.shape[-1]:
         return torch.ops.mkldnn._linear_pointwise(x, packed, bias, 'none', [], '')
-    weights = x.view(1, -1).expand_as(places)
-    y = F.embedding_bag(places, table, mode='sum', per_sample_weights=weights).view(x.shape[:-1] + (-1,))
+    weights = x.view(1, -1).expand(len(bags), -1).flatten()
+    y = torch.embedding_bag(table, places, bags, mode=0, per_sample_weights=weights)[0].view(x.shape[:-1] + (-1,))
     return y if bias is None else y + bias
 
 class PrepackedLinear(nn.Module):
@@ -56,16 +55,15 @@ class PrepackedLinear(nn.Module):
         packed = _packed(weight)
         self.register_buffer('packed', packed, persistent=False)  # TorchScript wants it as a buffer
         self.table = _table(packed, weight)  # of the same memory, which self.packed keeps
-        # which rows of the table are summed for each block of outputs
-        blocks, n_in = len(weight)//BLOCK, weight.shape[1]
-        self.places = torch.arange(blocks*n_in, dtype=torch.int32).view(blocks, n_in)
+        self.places = torch.arange(weight.numel()//BLOCK, dtype=torch.int32)  # rows of the table, as they are summed …
+        self.bags = self.places[::weight.shape[1]].contiguous()  # … and where the sum of each block of outputs begins
 
     @torch.no_grad()
     def forward(self,
         x:Tensor  # Shape (..., in)
     ) -> Tensor:  # Shape (..., out)
         "The product."
-        return _product(x, self.packed, self.bias, self.table, self.places)
+        return _product(x, self.packed, self.bias, self.table, self.places, self.bags)
 
 def linear_of(
     weight:Tensor,         # W, shape (out, in)

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/parts/packing.html.md"""
 
 # %% auto #0
 __all__ = ['SHORT', 'Packing', 'PackedMask', 'attend_packed', 'PackedAttention', 'with_packed_attention', 'embed_packed',
-           'packed_decoder_states']
+           'packed_memory', 'packed_decoder_states']
 
 # %% ../../nbs/parts/02_packing.ipynb #62e362d0
 from functools import cache
@@ -140,6 +140,17 @@ def embed_packed(
     packing, (embedding, positions) = Packing(ids != model.cfg.pad_id, count), side(model, source)
     return model.dropout(packing.pack(positions(embedding(ids)))), packing
 
+def packed_memory(
+    model:Transformer,   # With `PackedAttention` in its encoder
+    src:Tensor,          # Source ids, shape (b, n), padded on the right with cfg.pad_id
+    count:int|None=None  # How many are real, if it is known
+) -> tuple:              # Memory at the t real tokens, sentence after sentence, shape (t, d_model), and its Packing
+    "What `encode` gives at the real source tokens; no layer computes padding."
+    x, source = embed_packed(model, src, count, source=True)
+    itself = PackedMask(source, source)
+    for layer in model.encoder: x = layer(x, itself)
+    return model.encoder_norm(x), source
+
 def packed_decoder_states(
     model:Transformer,   # With `PackedAttention` in place
     src:Tensor,          # Source ids, shape (b, n), padded on the right with cfg.pad_id
@@ -149,9 +160,7 @@ def packed_decoder_states(
     """What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does,
     but does not look for padding between tokens where it is given `counts`."""
     check_pairs(src, tgt)
-    (x, source), (y, target) = embed_packed(model, src, counts[0], source=True), embed_packed(model, tgt, counts[1])
-    itself, causal, of_source = PackedMask(source, source), PackedMask(target, target, True), PackedMask(target, source)
-    for layer in model.encoder: x = layer(x, itself)
-    memory = model.encoder_norm(x)
+    (memory, source), (y, target) = packed_memory(model, src, counts[0]), embed_packed(model, tgt, counts[1])
+    causal, of_source = PackedMask(target, target, True), PackedMask(target, source)
     for layer in model.decoder: y = layer(y, memory, causal, of_source)
     return model.decoder_norm(y)
