@@ -3,6 +3,7 @@ import json
 import re
 import sys
 from collections import Counter
+from unicodedata import east_asian_width
 
 import pytest
 from conftest import ROOT
@@ -66,7 +67,7 @@ def test_english_that_has_changed_is_named(language, monkeypatch):
 
 def marked(text):
     "What is the same in all languages: formulas, code, names in braces, links."
-    return Counter(re.findall(r'\$[^$]+\$|`[^`]+`|\{\w+(?:[:!][^{}]*)?\}|\]\([^)]+\)', text))
+    return Counter(re.findall(r'```.*?```|\$[^$]+\$|`[^`]+`|\{\w+(?:[:!][^{}]*)?\}|\]\([^)]+\)', text, re.S))
 
 
 @pytest.mark.parametrize('language', LANGUAGES)
@@ -109,19 +110,38 @@ def test_check_and_hint_answer_in_the_language(language, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize('language', LANGUAGES)
 def test_every_diagnosis_is_in_one_language(language, monkeypatch):
-    "README says in which lessons that is the reader's; elsewhere the way to a hint is in English, like the diagnosis."
+    "The reader's, in all lessons, and the way to a hint as well."
     monkeypatch.setenv('TNB_LANG', language)
-    table, done = ex.translations(language), {True: 0, False: 0}
+    table, done = ex.translations(language), 0
     for e in (ex.find(e.id) for e in ex.exercises()):
         for text in pages.diagnoses(e):
-            said, translated = e.known_mistake('some', text).text, text in table
-            assert translated or e.id.split('.')[0] not in pages.LESSONS, text
-            way = table['A hint: {call}'] if translated else 'A hint: {call}'
-            start, end = table.get(text, text), way.format(call=f"hint('{e.id}')")
+            said = e.known_mistake('some', text).text
+            start, end = table[text], table['A hint: {call}'].format(call=f"hint('{e.id}')")
             assert said.startswith(start) and said.endswith(end)
-            assert said[len(start):-len(end)] in ([table['. '], table[' ']] if translated else ['. ', ' ']), said
-            done[translated] += 1
-    assert done[True] > 500 and done[False] > 1000
+            assert said[len(start):-len(end)] in (table['. '], table[' ']), said
+            done += 1
+    assert done > 1500
+
+
+def test_an_answer_without_translation_is_all_english(monkeypatch):
+    "A diagnosis that nobody has translated has the way to a hint in English, too."
+    monkeypatch.setenv('TNB_LANG', 'ja')
+    said = ex.find('01.2').known_mistake('some', 'a new diagnosis').text
+    assert said == "a new diagnosis. A hint: hint('01.2')"
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_the_list_of_exercises_and_a_task_are_in_the_language(language, monkeypatch, tmp_path):
+    monkeypatch.setenv('TNB_PROGRESS', str(tmp_path/'progress.json'))
+    monkeypatch.setenv('TNB_LANG', language)
+    table, e = ex.translations(language), ex.find('11.1')
+    title, task = e.parts()
+    assert ex.task('11.1').startswith(f"**11.1 {table[title]}** {table[ex.flowing(task)]}")
+    rows = repr(ex.exercises('11')).splitlines()
+    def wide(text): return sum(1 + (east_asian_width(c) == 'W') for c in text)
+    assert len({wide(row[:row.index(table[e.title])]) for row, e in zip(rows[1:], ex.exercises('11'))}) == 1
+    assert table[e.kind] in rows[1]
+    assert not re.search('[a-z]{4}', re.sub('`.*?`', '', rows[0]))
 
 
 def test_another_language_gets_english(monkeypatch):
@@ -148,16 +168,16 @@ def test_every_lesson_begins_with_a_summary_in_four_languages():
     assert [str(p.relative_to(pages.NBS)) for p in lessons if not summed_up(p)] == [] and len(lessons) > 45
 
 
-def test_readme_names_the_lessons_whose_exercises_are_translated():
-    "The first ones of the course, and no other: what `check` says about these is in the reader's language."
+def test_readme_names_the_lessons_that_are_translated():
+    "The exercises of all lessons are, and the first lessons whole."
     lessons = dict.fromkeys(e.lesson for e in ex.exercises())
     for language in LANGUAGES:
         table = ex.translations(language)
         asked = {n: [text for e in ex.exercises(n) for text in pages.asked(ex.find(e.id))] for n in lessons}
         done = [n for n in lessons if set(asked[n]) <= table.keys()]
-        assert tuple(done) == pages.LESSONS == tuple(lessons)[:len(done)]
+        assert done == [*lessons] and pages.LESSONS == tuple(lessons)[:len(pages.LESSONS)]
         said, = (text for where, text in written_in(language) if where == 'index.ipynb' and 'TNB_LANG' in text)
-        assert f' {done[0]}–{done[-1]} ' in said.replace('）', ' ').replace(')', ' ')
+        assert f' {pages.LESSONS[0]}–{pages.LESSONS[-1]} ' in said.replace('）', ' ').replace(')', ' ')
 
 
 @pytest.mark.parametrize('language', LANGUAGES)
@@ -215,7 +235,7 @@ def test_each_term_has_one_translation(language):
     "What a reader of the language once found wrong is written nowhere; code and formulas are left out."
     found = []
     for where, text in written_in(language):
-        words = re.sub(r'`[^`]*`|\$[^$]*\$|\]\([^)]*\)', '', text)
+        words = re.sub(r'```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)', '', text, flags=re.S)
         for phrase in BUT[language]: words = words.replace(phrase, '')
         found += [f'{where}: {again[0]} → {right}: {text[:80]}'
                   for wrong, right in NOT[language].items() if (again := re.search(wrong, words))]

@@ -1,10 +1,10 @@
 """Write the lessons in Japanese, Chinese and Korean, and a page of each language that leads to them:
 `python tools/build_languages.py`; with `--check` only say what is not translated, or no longer said in English.
 
-Prose comes from `nbs/languages/LANGUAGE/LESSON.json`, exercises, captions and what the paper says from
-`transformer_nb/assets/languages/LANGUAGE.json`; both find a translation by its English text. A text of a lesson without
-translation stays in English, with a mark. Code and outputs are those of the English notebook. The notebooks are made
-before they are read (`make lab`, `make docs`), not committed."""
+Prose comes from `nbs/languages/LANGUAGE/LESSON.json`; the exercises of all lessons, captions and what the paper says
+from `transformer_nb/assets/languages/LANGUAGE/LESSON.json`. Both find a translation by its English text. A text of a
+lesson without translation stays in English, with a mark. Code and outputs are those of the English notebook. The
+notebooks are made before they are read (`make lab`, `make docs`), not committed."""
 import ast
 import json
 import re
@@ -25,8 +25,8 @@ NAMES = {'ja': '日本語', 'zh': '中文', 'ko': '한국어'}
 SUBTITLE = "The first lessons whole, the others in short"
 INTRODUCTION = (
     "The first lessons, up to the model whole, are in this language: text, figures and exercises. The others are in "
-    "English, each with the summary that stands here. `check` and `hint` answer in this language, for the exercises of "
-    "the first lessons, after:",
+    "English, each with the summary that stands here. `check`, `hint` and `task` (what an exercise asks) answer in "
+    "this language, for the exercises of all lessons, after:",
 )
 THE_OTHERS = "The other lessons, in short"
 PAPER_SAYS, EXERCISES, HINT, SOLUTION = 'What the paper says', 'Exercises', 'Hint {n}', 'Solution'
@@ -103,19 +103,31 @@ def spoken():
     return [n.args[0].value for n in calls if isinstance(n.args[0], ast.Constant)]
 
 
+def framed(number):
+    "Titles, what the paper says and captions of a lesson that stands whole in the languages; else nothing."
+    if number not in LESSONS: return []
+    _, sources = lesson(number)
+    says = [text for _, text in paper_of(sources) if not AS_IT_IS.fullmatch(text)]
+    return [*head_of(sources), *says, *captions_of(sources)]
+
+
+def lists():
+    "The texts that `assets/languages` translates, for each of its files, in order, and each only once."
+    found = {'general': [SUBTITLE, *INTRODUCTION, THE_OTHERS, PAPER_SAYS, EXERCISES, HINT, SOLUTION, FIRST, ABOUT,
+                         COMPARE, *KINDS, *spoken()]}
+    for number in dict.fromkeys(entry.lesson for entry in exercises()):
+        said = [text for e in tasks(number) for text in asked(e) + diagnoses(e)]
+        found[lesson(number)[0].removesuffix('.ipynb')] = framed(number) + said
+    known = set()
+    for file, texts in found.items():
+        found[file] = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(found[file])
+    return found
+
+
 def english():
-    "All texts that `assets/languages` translates, in order, each once."
-    texts = [SUBTITLE, *INTRODUCTION, THE_OTHERS, PAPER_SAYS, EXERCISES, HINT, SOLUTION, FIRST, ABOUT, COMPARE,
-             *KINDS, *spoken()]
-    for number in LESSONS:
-        _, sources = lesson(number)
-        texts += head_of(sources)
-        texts += [text for _, text in paper_of(sources) if not AS_IT_IS.fullmatch(text)]
-        texts += captions_of(sources)
-        for entry in exercises(number):
-            e = find(entry.id)
-            texts += asked(e) + diagnoses(e)
-    return list(dict.fromkeys(texts))
+    "All these texts."
+    return [text for texts in lists().values() for text in texts]
 
 
 def pieces(text):
@@ -205,8 +217,8 @@ class Speaker:
 
     def say(self, text):
         "A text with its links as they are in the folder of the language; in English with a mark if need be."
-        if not re.search('[A-Za-z]{2}', text): return text
-        found = LINK.sub(self.link, self.table.get(text) or missing(self.language, text))
+        as_it_is = None if re.search('[A-Za-z]{2}', text) else text  # such as a formula
+        found = LINK.sub(self.link, self.table.get(text) or as_it_is or missing(self.language, text))
         return re.sub('@(eq-[a-z-]+)', self.equation, found)
 
     def equation(self, m):

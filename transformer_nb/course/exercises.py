@@ -7,9 +7,9 @@ Docs: https://transformer-nb.github.io/transformer_nb/exercises.html.md"""
 # %% auto #0
 __all__ = ['LIBRARY', 'GARBAGE', 'Result', 'number', 'allclose', 'language', 'translations', 'message_language', 'localized',
            'short_repr', 'first_mismatch', 'Failure', 'operation', 'same_outcome', 'Late', 'with_timeout', 'outcome',
-           'Exercise', 'diagnosis', 'Write', 'difference', 'Value', 'find', 'check', 'hint', 'progress_file',
-           'progress', 'remember', 'source', 'stub', 'named', 'begin', 'is_first', 'flowing', 'fold', 'choices',
-           'solution_text', 'markdown', 'Entries', 'Entry', 'exercises', 'cards', 'self_test']
+           'Exercise', 'diagnosis', 'Write', 'difference', 'Value', 'find', 'check', 'Said', 'task', 'hint',
+           'progress_file', 'progress', 'remember', 'source', 'stub', 'named', 'begin', 'is_first', 'flowing', 'fold',
+           'choices', 'solution_text', 'markdown', 'Entries', 'Entry', 'exercises', 'cards', 'self_test']
 
 # %% ../../nbs/22_exercises.ipynb #a9a3dcab
 import ast
@@ -30,6 +30,7 @@ from importlib import import_module, resources
 from math import isclose, isnan
 from pathlib import Path
 from traceback import format_exception_only
+from unicodedata import east_asian_width
 
 import torch
 from torch import Tensor
@@ -91,8 +92,9 @@ def translations(
     language:str # 'ja', 'zh' or 'ko'
 ) -> dict: # English text to its translation; empty for other languages
     "What has been translated."
-    file = resources.files('transformer_nb')/f'assets/languages/{language}.json'
-    return json.loads(file.read_text(encoding='utf-8')) if file.is_file() else {}
+    folder = resources.files('transformer_nb')/f'assets/languages/{language}'  # a file for each lesson
+    files = folder.iterdir() if folder.is_dir() else ()
+    return {text: said for file in files for text, said in json.loads(file.read_text(encoding='utf-8')).items()}
 
 def message_language(
     text:str # In English
@@ -446,6 +448,21 @@ def check(
     remember(result)
     return result
 
+class Said(str):
+    "A text that a notebook shows as it is said, with its formulas."
+    __repr__ = str.__str__
+
+    def _repr_markdown_(self): return str(self)
+
+def task(
+    id:str  # '01.2'
+) -> Said:  # Markdown
+    "What an exercise asks, in the reader's language: title, task, and what may be chosen."
+    exercise = find(id)
+    title, text = exercise.parts()
+    options = {letter: localized(said) for letter, said in getattr(exercise, 'options', {}).items()}
+    return Said(f"**{id} {localized(title)}** {localized(flowing(text))}\n\n{choices(options)}".strip())
+
 def hint(
     id:str,  # '01.2'
     n:int=1  # Which: 1 is vague, the last is nearly the answer
@@ -578,10 +595,12 @@ class Entries(list):
     "Exercises, printed as a table."
     def __repr__(self):
         done = progress()
-        rows = ['        minutes  level  kind           title']
+        rows = [localized('          minutes  level  kind           title')]
         for e in self:
             mark = '✓' if done.get(e.id, {}).get('right') else '✗' if e.id in done else ' '
-            rows.append(f"{mark} {e.id:<6} {e.minutes:5}  {e.level:5}  {e.kind:<13}  {e.title}")
+            kind = localized(e.kind)
+            gap = ' '*(15 - sum(1 + (east_asian_width(c) == 'W') for c in kind))  # such a letter is two columns wide
+            rows.append(f"{mark} {e.id:<6} {e.minutes:8}  {e.level:5}  {kind}{gap}{localized(e.title)}")
         return '\n'.join(rows)
 
 @dataclass(frozen=True)

@@ -389,8 +389,8 @@ class Count(Write):
 
     Weights are saved in files of the format safetensors. Such a file begins with a table; `read_by_hand` in the
     notebook *Checkpoints* gives it: name to dtype, shape and place. Write `count(table)`: how many
-    numbers are in the file? One entry of the table, `__metadata__`, may be no tensor. (Then use it on the
-    `model.safetensors` of a checkpoint. Is it the number of parameters of the model?)"""
+    numbers are in the file? One entry of the table, `__metadata__`, is no tensor, and may be missing. (Then use it on
+    the `model.safetensors` of a checkpoint. Is it the number of parameters of the model?)"""
     id, level, minutes, name = '13.4', 1, 6, 'count'
     hints = ("Each entry of the table has a `shape`. How many numbers does a tensor of the shape [2, 3] have?",
              "`math.prod(entry['shape'])`; for a single number the shape is empty, and the product of nothing is 1.")
@@ -481,7 +481,7 @@ class Walk(Write):
             return [(1 - i/10)*loss_of(a) + i/10*loss_of(b) for i in range(11)]
 
         def backwards(a, b, loss_of):
-            "this walks from b to a: at t = 0 it is at a"
+            "this walks from b to a: at t = 0 it must be at a"
             return [loss_of(_between(b, a, i/10)) for i in range(11)]
 
         def end_missing(a, b, loss_of):

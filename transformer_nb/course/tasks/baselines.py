@@ -210,7 +210,7 @@ class Peeking(Value):
                    b='the loss falls to almost nothing, the translations are nonsense',
                    c='nothing changes, because the loss is computed for all words at once anyway',
                    d='training stops with an error, because the last word has no neighbour')
-    hints = ("Which word stands one place to the right of the last word, in a target shifted right?",)
+    hints = ("Which word stands one place to the right of the word just written, in a target shifted right?",)
     right = 'b'
     solution = """b: it is the word to be predicted. So the loss falls to almost nothing, while translating, where that
     word does not exist yet, gives nonsense. It can be seen without training: a change of the word to be predicted

@@ -85,6 +85,10 @@ def greedy(
             "BOS stands at the beginning of the output; leave it out"
             return [BOS, *_write(model, src)]
 
+        def begins_twice(model, src):
+            "the decoder gets BOS twice: `by_whole_model` puts it before the ids that it is given"
+            return _write(model, src, lambda ids: [BOS, BOS, *ids])
+
         def no_end(model, src):
             "the search does not stop at EOS: what comes after it is no part of the output"
             return _write(model, src, end=False)
@@ -142,7 +146,7 @@ class LengthPenalty(Write):
             return (length/6)**alpha
 
         def without_6(length, alpha):
-            "the 6 is missing: an output of a single token would have the divisor 1"
+            "the 6 is missing; with it an output of a single token has the divisor 1"
             return (5 + length)**alpha
 
         def only_length_over_6(length, alpha):

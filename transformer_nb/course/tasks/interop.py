@@ -187,7 +187,7 @@ class Penalty(Value):
     r"""The same penalty, elsewhere
 
     A friend translates short sentences, about 10 tokens long, with this package and $\alpha = 0.6$. Which
-    $\alpha'$ gives nearly the same order of hypotheses in CTranslate2? (Two digits.)"""
+    $\alpha'$ gives nearly the same order of hypotheses in CTranslate2? (Two digits after the point.)"""
     id, level, minutes, kind, digits = '20.4', 1, 3, 'predict', 2
     hints = ("The lesson has the formula, and the number for 20 tokens.", r"$\alpha' = \alpha \, L / (L + 5)$")
     right = .4

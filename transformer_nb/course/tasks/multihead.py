@@ -171,6 +171,10 @@ class MultiHeadAttention(nn.Module):
             "keys and values are made of `q`; that works only where a sentence looks at itself"
             def project(self, q, k, v): return super().project(q, q, q)
 
+        class values_of_keys(MultiHeadAttention):
+            "the values are made of `k`; make them of `v`, as in `self.W_v(v)`"
+            def project(self, q, k, v): return super().project(q, k, k)
+
         class no_mask(MultiHeadAttention):
             "the mask is not used: give it to `attention`"
             def forward(self, q, k, v, mask=None): return super().forward(q, k, v)

@@ -88,6 +88,10 @@ def adam_by_hand(
             "m and v begin at zero and are too small at first: divide them by 1 − β₁^step and 1 − β₂^step"
             return _walk(grads, lr, lambda m, v, step, g: m/(v**.5 + 1e-9))
 
+        def no_power(grads, lr):
+            "the corrections are 1 − β at every step; they must be 1 − β^step, which comes nearer to 1"
+            return _walk(grads, lr, lambda m, v, step, g: _corrected(m, .9, 1)/(_corrected(v, .98, 1)**.5 + 1e-9))
+
         def v_not_corrected(grads, lr):
             "m is corrected for its start at zero, v is not: divide v by 1 − β₂^step"
             return _walk(grads, lr, lambda m, v, step, g: _corrected(m, .9, step)/(v**.5 + 1e-9))
@@ -212,7 +216,7 @@ class Equation3(Write):
             return factor*d_model**-.5*step**-.5
 
         def no_fall(step, d_model, warmup=4000, factor=1.):
-            "the rate rises for ever: after the warm-up it is to fall with the root of the step"
+            "the rate rises for ever: after the warm-up it is to fall with the inverse root of the step"
             return factor*d_model**-.5*step*warmup**-1.5
 
         def no_width(step, d_model, warmup=4000, factor=1.):

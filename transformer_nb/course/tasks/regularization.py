@@ -35,7 +35,7 @@ class SmoothedLoss(Write):
     id, level, minutes, builds = '12.1', 2, 10, 'regularization.smoothed_loss'
     hints = (r"The cross-entropy of one token is $-\sum_v q_v \log p_v$. Begin with all $\log p_v$, by `log_softmax`.",
              "The target need not be written out: it is a mixture, so the loss is the same mixture of two losses. One "
-             "is the nll, the other one minus the mean of all log-probabilities of the row.",
+             "is the nll, the other one is minus the mean of all log-probabilities of the row.",
              "`nll = F.nll_loss(logp, targets)`; the loss is `(1 - smoothing)*nll - smoothing*logp.mean()`.")
     def inputs(g):
         yield torch.randn(1, 3, generator=g), torch.tensor([2]), .1

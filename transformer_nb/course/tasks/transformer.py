@@ -297,7 +297,7 @@ def _think(self, y, memory, self_mask, memory_mask): return self.residuals[2](y,
 
 def _blind(rule): return lambda self, y, memory, self_mask, memory_mask: rule(self, y, memory, None, None)
 
-def _other(f): return lambda self, y, memory, *masks: self.residuals[1](y, lambda y: f(self, y, memory, *masks)[0])
+def _other(f, i=1): return lambda self, y, memory, *masks: self.residuals[i](y, lambda y: f(self, y, memory, *masks)[0])
 
 @cache
 def _weights(cfg):
@@ -405,6 +405,13 @@ class DecoderLayer(nn.Module):
         def memory_first(cfg):
             "the attention to the memory comes first; the paper has the masked self-attention before it"
             return _Decoder(cfg, _ask, _look, _think)
+
+        def memory_first_in_turn(cfg):
+            "the attention to the memory comes first; the paper has the masked self-attention before it"
+            asks = _other(lambda self, y, memory, mask, memory_mask:
+                          self.cross_attention(y, memory, memory, memory_mask), 0)
+            looks = _other(lambda self, y, memory, mask, memory_mask: self.self_attention(y, y, y, mask))
+            return _Decoder(cfg, asks, looks, _think)
 
         def no_feed_forward(cfg):
             "the feed-forward network is missing"

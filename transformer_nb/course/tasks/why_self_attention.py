@@ -432,7 +432,7 @@ class Scan(Write):
 
     class wrong:
         def same_factor(x, a):
-            "the factor must grow with the distance: over `shift` positions it is a**shift"
+            "its power must grow with the distance: over `shift` positions it is a**shift"
             for shift in _powers(x): x = x + a*F.pad(x, (0, 0, shift, -shift))
             return x
 
