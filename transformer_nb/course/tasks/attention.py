@@ -228,7 +228,7 @@ class PaddingMask(Write):
              "Indexing with `None` puts in an axis of length 1; `:` keeps one that is there.")
     start = '''
 def padding_mask(
-    ids,   # Token ids, shape (b, n)
+    ids,   # Ids of the keys' tokens, shape (b, m)
     pad_id # Id of the padding token
 ):         # Boolean, shape (b, 1, 1, m); True = a real token
     ...  # your code
