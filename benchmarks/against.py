@@ -1,12 +1,12 @@
-"""This tree beside another, in turns, in one run: is a later commit slower, or does it need more memory?
+"""This tree beside another, both at work in one run: is a later commit slower, or does it need more memory?
 
     git worktree add /tmp/before COMMIT
     python benchmarks/against.py /tmp/before --json              # small and base, training and decoding, float32, int8
-    python benchmarks/against.py /tmp/before --preset base --dtype bfloat16
+    python benchmarks/against.py /tmp/before --preset base --dtype bfloat16 --script train_speed
 
-Each round starts train_speed.py and decode_speed.py of both trees, in random order, each with its own library
-beside it, and keeps every repetition. A row is a preset with what is measured; its ratio is that of the medians,
-above 1 where this tree is faster. Peers are not measured. Method: benchmarks/README.md
+For every row each tree has a process of its own, with its own library; in a round each makes one repetition, in random
+order. So a machine that is slow for a minute is slow for both. The ratio of a row is the median of its rounds', above 1
+where this tree is faster. Peers are not measured. Method: benchmarks/README.md
 """
 import argparse
 import json
@@ -15,55 +15,87 @@ import random
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from statistics import median
-
-from common import calm, keep, machine
+from time import perf_counter
 
 HERE = Path(__file__).parents[1]
-SCRIPTS = {'train_speed': ['--rounds', '1'], 'decode_speed': ['--repetitions', '2']}
+VOCAB = 10_000
 
 
-def measured(tree, script, options):
-    "The results that a tree's own script writes."
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder)/'found.json'
-        command = [sys.executable, tree/'benchmarks'/f'{script}.py', '--only', '', *options, '--json', file]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                       env={**os.environ, 'PYTHONPATH': str(tree)})
-        return list(json.loads(file.read_text()).values())
+# A worker: this script started with `serve TREE TASK`
+
+def repetition_of(task, stack):
+    "One repetition of the tree's own benchmark, as a function."
+    import torch
+    if 'search' in task:
+        from decode_speed import decoding
+        return decoding(task, stack)
+    from train_speed import training
+
+    from transformer_nb.transformer import preset
+    torch.manual_seed(7)
+    return training({**task, 'cfg': asdict(preset(task['preset'], vocab_size=VOCAB))}, torch.device('cpu'))
 
 
-def rows(script, preset, results):
-    "Each repetition, with what it is a repetition of, as (name, seconds, bytes, cores of others)."
-    for result in results:
-        of = f"{result['search']}, {result['batch']}" if script == 'decode_speed' else 'training'
-        for name, row in result['rows'].items():
-            for r in row['repetitions']:
-                yield f"{preset}, {result['dtype']}, {of}, {name}", {**r, 'memory': row['memory']}
+def serve(tree, task):
+    "One repetition for every line that comes in; the answer is its seconds, and the peak of memory so far."
+    sys.path[:0] = [tree, f'{tree}/benchmarks']  # before anything of this tree is imported
+    from common import peak_memory
+    with ExitStack() as stack:
+        repetition = repetition_of(task, stack)
+        repetition()  # warms up
+        print('ready', flush=True)
+        for _ in sys.stdin:
+            start = perf_counter()
+            repetition()
+            print(perf_counter() - start, peak_memory(), flush=True)
 
 
-def collect(trees, jobs, rounds):
-    "For every row and tree its repetitions: in each round all jobs of both trees, in random order."
-    rng, found = random.Random(0), {}
-    for i in range(rounds):
-        for script, preset, dtype in jobs:
-            for which in rng.sample(list(trees), len(trees)):
-                options = ['--preset', preset, '--dtype', dtype, *SCRIPTS[script]]
-                for name, r in rows(script, preset, measured(trees[which], script, options)):
-                    found.setdefault(name, {}).setdefault(which, []).append(r)
-            print(f'round {i + 1} of {rounds}: {script}, {preset}, {dtype}', file=sys.stderr)
-    return found
+@contextmanager
+def worker(tree, task):
+    "A function that lets a process of the tree make one repetition."
+    command = [sys.executable, '-W', 'ignore', __file__, 'serve', str(tree), json.dumps(task)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        if process.stdout.readline() != 'ready\n': raise SystemExit(f'{tree}: cannot measure {task}')
+        def repeat():
+            process.stdin.write('once more\n')
+            return tuple(map(float, process.stdout.readline().split()))
+        yield repeat
 
 
-def compared(both):
-    "The medians of the calm repetitions of both trees, and their ratios."
-    seconds, memory = {}, {}
-    for which, repetitions in both.items():
-        seconds[which] = median(r['seconds'] for r in calm(repetitions))
-        memory[which] = median(r['memory'] for r in repetitions)
-    return {'seconds': seconds, 'memory': memory, 'speed': seconds['before']/seconds['now'],
-            'memory_ratio': memory['now']/memory['before'], 'repetitions': both}
+# The driver
+
+def rows(presets, dtypes, scripts, folder, threads):
+    "What is measured: a name, and what a worker is told."
+    common = {'vocab': VOCAB, 'device': 'cpu', 'threads': threads, 'streams': threads}
+    for preset, dtype in product(presets, dtypes):
+        task = {**common, 'preset': preset, 'dtype': dtype, 'folder': f'{folder}/{preset}'}
+        if 'train_speed' in scripts:
+            yield f'{preset}, {dtype}, training', {**task, 'name': 'ours', 'batch_tokens': 4096, 'passes': 1}
+        if 'decode_speed' not in scripts: continue
+        for search, batch in product(('greedy', 'beam'), ('1', '32', 'all')):
+            names = ('ours', 'ours int8') if batch != 'all' else ('ours int8', f'ours int8, {threads} side by side')
+            for name in names:
+                if 'int8' in name and dtype != 'float32': continue
+                yield f'{preset}, {dtype}, {search}, {batch}, {name}', {
+                    **task, 'search': search, 'batch': batch, 'name': name}
+
+
+def compare(trees, task, rounds):
+    "Seconds and memory of both trees, and the ratios."
+    rng, found = random.Random(0), {which: [] for which in trees}
+    with ExitStack() as stack:
+        workers = {which: stack.enter_context(worker(tree, task)) for which, tree in trees.items()}
+        for _ in range(rounds):
+            for which in rng.sample([*workers], 2): found[which].append(workers[which]())
+    seconds = {which: [s for s, _ in repetitions] for which, repetitions in found.items()}
+    memory = {which: max(m for _, m in repetitions) for which, repetitions in found.items()}
+    return {'seconds': seconds, 'memory': memory, 'memory_ratio': memory['now']/memory['before'],
+            'speed': median(b/n for b, n in zip(seconds['before'], seconds['now']))}
 
 
 def commit(tree):
@@ -72,27 +104,34 @@ def commit(tree):
 
 
 def main():
+    import decode_speed
     import torch
+    from common import keep, machine
+
+    from transformer_nb.transformer import preset
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     option = parser.add_argument
     option('other', type=Path, help='a checkout of the other commit')
     option('--preset', nargs='+', choices=('small', 'base', 'big'), default=('small', 'base'))
     option('--dtype', nargs='+', choices=('float32', 'bfloat16'), default=('float32',))
-    option('--script', nargs='+', choices=list(SCRIPTS), default=list(SCRIPTS))
-    option('--rounds', type=int, default=4)
+    option('--script', nargs='+', choices=('train_speed', 'decode_speed'), default=('train_speed', 'decode_speed'))
+    option('--rounds', type=int, default=8)
     option('--json', nargs='?', const=HERE/'benchmarks'/'results'/'against.json', type=Path, metavar='FILE')
     args = parser.parse_args()
-    trees = {'before': args.other.resolve(), 'now': HERE}
-    jobs = [(script, preset, dtype) for script in args.script for preset in args.preset for dtype in args.dtype]
-    found = collect(trees, jobs, args.rounds)
+    trees, threads = {'before': args.other.resolve(), 'now': HERE}, torch.get_num_threads()
+    os.environ |= {'OMP_NUM_THREADS': str(threads), 'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_VERBOSITY': 'error'}
     result = {'command': ' '.join(['python benchmarks/against.py', *sys.argv[1:]]), 'torch': torch.__version__,
               'hardware': machine(torch.device('cpu')), 'before': commit(trees['before']), 'now': commit(HERE),
-              'rows': {name: compared(both) for name, both in found.items()}}
+              'rows': {}}
     print('| | before, s | now, s | speed, now ÷ before | memory, now ÷ before |', '|---|---|---|---|---|', sep='\n')
-    for name, row in result['rows'].items():
-        print(f"| {name} | {row['seconds']['before']:.3f} | {row['seconds']['now']:.3f} "
-              f"| {row['speed']:.3f} | {row['memory_ratio']:.3f} |")
-    if args.json: keep(result, args.json, ('hardware', 'before', 'now'))
+    with tempfile.TemporaryDirectory() as folder:
+        for size in args.preset if 'decode_speed' in args.script else ():
+            decode_speed.converted(asdict(preset(size, vocab_size=VOCAB)), 'relu', f'{folder}/{size}', False)
+        for name, task in rows(args.preset, args.dtype, args.script, folder, threads):
+            row = result['rows'][name] = compare(trees, task, args.rounds)
+            before, now = (median(row['seconds'][which]) for which in ('before', 'now'))
+            print(f"| {name} | {before:.3f} | {now:.3f} | {row['speed']:.3f} | {row['memory_ratio']:.3f} |", flush=True)
+            if args.json: keep(result, args.json, ('hardware', 'before', 'now'))
 
 
-if __name__ == '__main__': main()
+if __name__ == '__main__': serve(sys.argv[2], json.loads(sys.argv[3])) if sys.argv[1:2] == ['serve'] else main()
