@@ -71,16 +71,16 @@ def worker(tree, task):
 
 def rows(presets, dtypes, scripts, folder, threads):
     "What is measured: a name, and what a worker is told."
+    import decode_speed
     common = {'vocab': VOCAB, 'device': 'cpu', 'threads': threads, 'streams': threads}
     for preset, dtype in product(presets, dtypes):
         task = {**common, 'preset': preset, 'dtype': dtype, 'folder': f'{folder}/{preset}'}
         if 'train_speed' in scripts:
             yield f'{preset}, {dtype}, training', {**task, 'name': 'ours', 'batch_tokens': 4096, 'passes': 1}
         if 'decode_speed' not in scripts: continue
-        for search, batch in product(('greedy', 'beam'), ('1', '32', 'all')):
-            names = ('ours', 'ours int8') if batch != 'all' else ('ours int8', f'ours int8, {threads} side by side')
-            for name in names:
-                if 'int8' in name and dtype != 'float32': continue
+        for search, batch in product(decode_speed.SEARCHES, decode_speed.BATCHES):
+            for name in decode_speed.names(batch, 'cpu', threads):
+                if not name.startswith('ours') or 'int8' in name and dtype != 'float32': continue
                 yield f'{preset}, {dtype}, {search}, {batch}, {name}', {
                     **task, 'search': search, 'batch': batch, 'name': name}
 

@@ -47,6 +47,15 @@ def test_the_packed_loss_is_the_models_own(kind):
     for name in plain: torch.testing.assert_close(found[name], plain[name], rtol=0, atol=1e-12)
 
 
+def test_dropout_is_drawn_for_both_embeddings_before_any_layer():
+    "Another order of the draws would train other weights from the same seed, and a resumed run would leave its way."
+    model, batch, drawn = with_packed_attention(make(dropout=.5)), make_batch(PAIRS), []
+    for name, m in model.named_modules():
+        if isinstance(m, nn.Dropout): m.register_forward_hook(lambda *_, name=name: drawn.append(name))
+    packed_decoder_states(model, batch.src, batch.tgt_in)
+    assert drawn[:2] == ['dropout', 'dropout'] and drawn[2].startswith('encoder.0.') and len(drawn) == 2 + 4 + 6
+
+
 # --- attention
 
 def test_packed_attention_has_the_same_parameters_under_the_same_names():

@@ -30,7 +30,7 @@ from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
 from .exchange import exchange, kind_of
 from .kernels import linear_of, prepared_linear
-from .packing import PackedAttention, packed_memory
+from .packing import PackedAttention, embed_packed, packed_memory
 from ..transformer import DecoderLayer, Transformer
 from ..variants import SmoothFeedForward, UntiedEmbedding
 
@@ -306,7 +306,8 @@ class Inference:
     ) -> KVCache:     # For `step`
         "Run the encoder, and keep what the decoder wants of it."
         check_source(self.cfg.pad_id, src)
-        (memory, source), decoder = packed_memory(self.model, src), cast(Any, self.model.decoder)
+        x, source = embed_packed(self.model, src, source=True)
+        memory, decoder = packed_memory(self.model, x, source), cast(Any, self.model.decoder)
         padding = torch.where(padding_mask(src, self.cfg.pad_id), 0., float('-inf')).to(memory.dtype)
         def pool(a, width): return memory.new_empty(len(src), a.h, longest*k, width)
         own = tuple((pool(a, a.d_k), pool(a, a.d_v)) for a in (layer.self_attention for layer in decoder))

@@ -141,15 +141,14 @@ def embed_packed(
     return model.dropout(packing.pack(positions(embedding(ids)))), packing
 
 def packed_memory(
-    model:Transformer,   # With `PackedAttention` in its encoder
-    src:Tensor,          # Source ids, shape (b, n), padded on the right with cfg.pad_id
-    count:int|None=None  # How many are real, if it is known
-) -> tuple:              # Memory at the t real tokens, sentence after sentence, shape (t, d_model), and its Packing
+    model:Transformer, # With `PackedAttention` in its encoder
+    x:Tensor,          # Embedded source tokens, sentence after sentence, shape (t, d_model)
+    source:Packing     # Where they stand
+) -> Tensor:           # Memory, same shape
     "What `encode` gives at the real source tokens; no layer computes padding."
-    x, source = embed_packed(model, src, count, source=True)
     itself = PackedMask(source, source)
     for layer in model.encoder: x = layer(x, itself)
-    return model.encoder_norm(x), source
+    return model.encoder_norm(x)
 
 def packed_decoder_states(
     model:Transformer,   # With `PackedAttention` in place
@@ -160,7 +159,8 @@ def packed_decoder_states(
     """What `decode` gives at the real target tokens; no layer computes padding. Raises `InputError` as `forward` does,
     but does not look for padding between tokens where it is given `counts`."""
     check_pairs(src, tgt)
-    (memory, source), (y, target) = packed_memory(model, src, counts[0]), embed_packed(model, tgt, counts[1])
+    (x, source), (y, target) = embed_packed(model, src, counts[0], source=True), embed_packed(model, tgt, counts[1])
+    memory = packed_memory(model, x, source)
     causal, of_source = PackedMask(target, target, True), PackedMask(target, source)
     for layer in model.decoder: y = layer(y, memory, causal, of_source)
     return model.decoder_norm(y)
