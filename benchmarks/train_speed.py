@@ -58,14 +58,14 @@ def ours(cfg, device, work, compiled=False):
     from transformer_nb.optimizer import adam
     from transformer_nb.parts.exchange import with_fast_dropout
     from transformer_nb.parts.packing import with_packed_attention
-    from transformer_nb.train.trainer import batch_loss
+    from transformer_nb.train.trainer import batch_loss, compile_layers
     from transformer_nb.transformer import Transformer, TransformerConfig
     model = with_packed_attention(Transformer(TransformerConfig(**cfg)).to(device))  # as the Trainer does
     if device.type == 'cpu':
         keep_memory()
         with_fast_dropout(model)
-    loss = torch.compile(batch_loss, dynamic=True) if compiled else batch_loss
-    return model, adam(model), lambda batch: loss(model, batch)[0], [make_batch(pairs).to(device) for pairs in work]
+    if compiled: compile_layers(model)
+    return model, adam(model), lambda batch: batch_loss(model, batch)[0], [make_batch(pairs).to(device) for pairs in work]
 
 
 def peer(model, loss, device, work):
