@@ -33,9 +33,11 @@ def trained(out, device=GPU, resume=False, cfg=None, **settings):
 
 
 def test_losses_are_those_of_the_cpu(tmp_path):
-    "Products have 11 bits at least: torch's precision 'high', which training allows on a GPU."
-    for name, device in (('there', GPU), ('here', 'cpu')): trained(tmp_path/name, device, steps=12)
-    assert losses(tmp_path/'there') == pytest.approx(losses(tmp_path/'here'), rel=.01)
+    """Products have 11 bits at least: torch's precision 'high', which training allows on a GPU. At the full rate this
+    model jumps about, and after ten steps such rounding alone, also on a CPU, moves its loss by 9 %; at a third of it
+    by less than a thousandth."""
+    for name, device in (('there', GPU), ('here', 'cpu')): trained(tmp_path/name, device, steps=12, lr_scale=.3)
+    assert losses(tmp_path/'there') == pytest.approx(losses(tmp_path/'here'), rel=.002)
 
 
 @pytest.mark.parametrize('dtype, off', SHORT)
