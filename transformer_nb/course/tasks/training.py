@@ -352,7 +352,7 @@ class HowUndecided(Write):
     Write `perplexity(model, batches)`: the perplexity of the model on all tokens of the validation batches.
     `model(batch)` gives a pair of means over the tokens of a batch, the smoothed loss and the plain one;
     `batch.n_tokens` is the number of these tokens. The model comes in training mode, with dropout, and training goes on
-    afterwards. Nobody will call `backward` here, so no graph is to be built."""
+    afterwards. Nobody will call `backward` here, so PyTorch need not keep anything for gradients."""
     id, level, minutes, name, first = '14.3', 1, 10, 'perplexity', True
     hints = ("One perplexity of all tokens, not one for each batch. What must be added up before the exponential?",
              "`model.eval()` before, `model.train()` after it, and `with torch.no_grad():` around the calls.",
