@@ -3,14 +3,14 @@
     python benchmarks/render.py            # write them anew
     python benchmarks/render.py --check    # only say which differ; fails if one does
 
-RESULTS.md has blocks, from `<!-- NAME -->` to `<!-- /NAME -->`. What stands in one is made by the function that TABLES
-names, from the one file that TABLES names; the block `files` lists all files. Outside of blocks no number is measured.
-A number with brackets is a median, in the brackets are the lowest and the highest value (or an interval): two digits,
-or three where these two lie closer together than a tenth of the number.
+RESULTS.md has blocks, from `<!-- NAME -->` to `<!-- /NAME -->`. TABLES names the function that makes each of them, and
+its file; the block `files` lists all files. In brackets are the lowest and the highest value, or an interval: two
+digits, or three where these two lie closer together than a tenth of the number.
 """
 import json
 import re
 import sys
+from itertools import product
 from math import floor, log10
 from pathlib import Path
 from statistics import median
@@ -48,10 +48,11 @@ def speed(row):
 
 
 def times_as_fast(row, other):
-    "Speed of a row ÷ that of another: of the medians, and in brackets of single repetitions, which were made in turns."
-    pairs = zip(row['repetitions'], other['repetitions'], strict=True)
-    return ranged([theirs['seconds']/ours['seconds'] for ours, theirs in pairs],
-                  row['tokens_per_s']/other['tokens_per_s'])
+    """Speed of a row ÷ that of another: of the medians; in brackets of single repetitions, which were made in turns.
+    Where some were left out as disturbed, any two may be compared."""
+    ours, theirs = ([repetition['seconds'] for repetition in one['repetitions']] for one in (row, other))
+    pairs = zip(ours, theirs) if len(ours) == len(theirs) else product(ours, theirs)
+    return ranged([b/a for a, b in pairs], row['tokens_per_s']/other['tokens_per_s'])
 
 
 def percent(share): return f'{100*share:.0f} %'
@@ -84,7 +85,7 @@ def decoding(preset, device):
         about = (f"{chosen[0]['hardware']}; {versions}; vocabulary {chosen[0]['vocab']:,}, {chosen[0]['dtype']}; "
                  f"{len(chosen[0]['rows']['Marian']['repetitions'])} repetitions")
         return '\n\n'.join([about, by_search('speed ÷ Marian', chosen, beside_marian),
-                            by_search('peak memory, MiB', chosen, lambda rows, name: mib(rows[name]['memory']))])
+                            by_search('peak memory, MiB', chosen, mebibytes)])
     return tables
 
 
@@ -101,7 +102,7 @@ def beside_marian(rows, name):
     return f"{speed(rows[name])} tokens/s" if name == 'Marian' else times_as_fast(rows[name], rows['Marian'])
 
 
-def mib(size): return f'{size/2**20:,.0f}'
+def mebibytes(rows, name): return f"{rows[name]['memory']/2**20:,.0f}"
 
 
 # Runs of many hours and many hosts
@@ -187,12 +188,12 @@ def maps(found):
         for kind in kinds:
             heads = found['dependencies'][name].get(kind)
             yield f"{percent(max(map(max, heads['heads'])))} ({percent(heads['fixed distance'])})" if heads else ''
-    cut, flat = found['paths']['pronoun'], found['ablation']['all uniform']
+    cut, flat, whole = found['paths']['pronoun'], found['ablation']['all uniform'], found['ablation']['whole']
     rows = [['best head looks from a pronoun at its noun (best fixed distance)', *looks('pronoun')],
             ["best head looks from a verb's end at its beginning (best fixed distance)", *looks('bracket')],
             [f"right pronouns, cut off from their noun here (as trained {percent(cut['none'])})",
              *(percent(cut[kind]) for kind in kinds)],
-            [f"right words, all maps flat here (as trained {percent(found['ablation']['whole']['test split'])})",
+            [f"right words, all maps flat here (as trained {percent(whole['test split'])})",
              *(percent(flat[kind]) for kind in kinds)],
             ['alignment error rate of the best head (a diagonal, the best possible)', '', '',
              '{:.2f} ({diagonal:.2f}, {best possible:.2f})'.format(
@@ -200,8 +201,8 @@ def maps(found):
     heads = found['together']['pronoun']
     less, others = (heads[which][-1]['pronoun'] for which in ('without them', 'without others'))
     what = (f"The model of the package: {about['steps']:,} steps, seed {about['seed']}, {about['bleu']:.1f} BLEU. "
-            f"Right pronouns: {percent(found['ablation']['whole']['pronoun'])}, without the {len(heads['heads'])} heads that "
-            f"look most at the noun {percent(less)}, without as many others {percent(others)}")
+            f"Right pronouns: {percent(whole['pronoun'])}, without the {len(heads['heads'])} heads that look most at "
+            f"the noun {percent(less)}, without as many others {percent(others)}")
     return f"{what}\n\n{table(['', *kinds], rows)}"
 
 
@@ -241,8 +242,7 @@ def said(found, key):
     "All that a file says under a key, anywhere in it, each once."
     if isinstance(found, list): return list(dict.fromkeys(x for part in found for x in said(part, key)))
     if not isinstance(found, dict): return []
-    below = said(list(found.values()), key)
-    return list(dict.fromkeys([found[key], *below])) if isinstance(found.get(key), str) else below
+    return [found[key]] if isinstance(found.get(key), str) else said(list(found.values()), key)
 
 
 def readers(name):
