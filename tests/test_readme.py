@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "benchmarks")]
 pytest.importorskip("nbdev")
 import build_readme  # noqa: E402
+import render  # noqa: E402
+
+from transformer_nb.core import Profile  # noqa: E402
+
+LANGUAGES = {"en": "English", "de": "German", "fr": "French", "ja": "Japanese", "jp": "Japanese", "ko": "Korean"}
 
 
 def run(root, *args):
@@ -35,16 +40,38 @@ def test_readme_is_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
-def test_scores_are_those_that_were_measured():
-    recipes, text = json.loads((ROOT/'benchmarks/results/recipes.json').read_text()), (ROOT/'README.md').read_text()
-    for name, r in recipes.items():
-        bleu = f"{r['bleu']:.1f} ({r['interval'][0]:.1f} to {r['interval'][1]:.1f})"
-        row = f"`{name}` | {r['steps']:,} | {r['minutes']:g} | {r['cores']} | {bleu} | {r['chrf']:.1f} |"
-        assert row in text, r
-    for r in json.loads((ROOT/'benchmarks/results/built_in.json').read_text()).values():
-        test, unseen = (f"| {split['BLEU']:.1f} | {split['chrF']:.1f} |" for split in r['scores'].values())
-        assert f"| {r['steps']:,} | {r['minutes']:.0f} | {r['threads']} {test}" in text, r
-        assert f"the same | | | {unseen}" in text, r
+def scores():
+    "The rows of the table under 'What it reaches', without head."
+    part = (ROOT / "README.md").read_text().split("## What it reaches")[1].split("\n## ")[0]
+    lines = [line for line in part.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_every_number_of_the_scores_is_in_a_file():
+    """All columns are what benchmarks/render.py makes of the files, but the first, which names the corpus; the pairs of
+    the built-in corpus are the default of `tnb-train`."""
+    built_in = f"{Profile().corpus_size:,}"
+    found = [[pairs.replace(built_in, ""), *cells] for _, pairs, *cells in scores()]
+    assert sorted(found) == sorted(render.quality())
+    assert not [corpus for corpus, *_ in scores() if re.search(r"(?<!\w)\d", corpus)]
+    assert {corpus.split(",")[0] for corpus, pairs, *_ in scores() if pairs in (built_in, "")} == {"built-in"}
+
+
+def test_corpora_of_the_scores_are_those_that_were_measured():
+    rows = {recipe.strip("`"): (corpus, pairs) for corpus, pairs, recipe, *_ in scores()}
+    for name, run in render.load("recipes").items():
+        source, target = (LANGUAGES[code[:2]] for code in run["direction"].split("-"))
+        corpus, pairs = rows[name]
+        assert corpus.startswith(run["corpus"].split(" (")[0]) and corpus.endswith(f", {source} to {target}"), name
+        assert pairs == f"{run['pairs']:,}", name
+
+
+def test_the_signature_and_the_seed_are_those_of_the_files():
+    "The intervals' files add `bs` and `seed`, which belong to the bootstrap."
+    text = (ROOT / "README.md").read_text()
+    files = [*render.load("built_in").values(), *render.load("recipes").values()]
+    signature, = {re.sub(r"bs:\d+\|seed:\d+\|", "", run["signature"]) for run in files}
+    assert f"`{signature}`); seed {files[0]['seed']}," in text and len({run["seed"] for run in files}) == 1
 
 
 def test_check_fails_when_the_notebook_has_changed(copy):

@@ -1,0 +1,300 @@
+"""The tables of RESULTS.md, made from the files in results/.
+
+    python benchmarks/render.py            # write them anew
+    python benchmarks/render.py --check    # only say which differ; fails if one does
+
+RESULTS.md has blocks, from `<!-- NAME -->` to `<!-- /NAME -->`. TABLES names the function that makes each of them, and
+its file; the block `files` lists all files. In brackets are the lowest and the highest value, or an interval: two
+digits, or three where these two lie closer together than a tenth of the number.
+"""
+import json
+import re
+import sys
+from itertools import product
+from math import floor, log10
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).parent
+PAGE, RESULTS, LESSONS = HERE/'RESULTS.md', HERE/'results', HERE.parent/'nbs'
+BLOCK = re.compile(r'<!-- ([\w-]+) -->\n(.*?)<!-- /\1 -->', re.S)
+
+
+# What every table is made with
+
+def table(head, rows):
+    "Markdown."
+    lines = [head, ['---']*len(head), *rows]
+    return '\n'.join('| ' + ' | '.join(map(str, line)) + ' |' for line in lines)
+
+
+def digits(value, count):
+    "A number with so many significant digits."
+    value = float(f'{value:.{count - 1}e}')
+    return f'{value:,.{max(0, count - 1 - floor(log10(value)))}f}'
+
+
+def ranged(values, middle=None):
+    "The median of some values (or what is given in its place), and in brackets their lowest and highest."
+    middle = median(values) if middle is None else middle
+    low, high = min(values), max(values)
+    middle, low, high = (digits(value, 3 if 0 < high - low < middle/10 else 2) for value in (middle, low, high))
+    return middle if len(values) == 1 else f'{middle} [{low} to {high}]'
+
+
+def speed(row):
+    "Tokens a second."
+    return ranged((row['lowest'], row['highest']), row['tokens_per_s'])
+
+
+def times_as_fast(row, other):
+    """Speed of a row ÷ that of another: of the medians; in brackets of single repetitions, which were made in turns.
+    Where some were left out as disturbed, any two may be compared."""
+    ours, theirs = ([repetition['seconds'] for repetition in one['repetitions']] for one in (row, other))
+    pairs = zip(ours, theirs) if len(ours) == len(theirs) else product(ours, theirs)
+    return ranged([b/a for a, b in pairs], row['tokens_per_s']/other['tokens_per_s'])
+
+
+def percent(share): return f'{100*share:.0f} %'
+
+
+# Speed
+
+def training(runs):
+    "train_speed.json: for each run a table with target tokens a second and GiB."
+    return '\n\n'.join(training_run(run) for run in runs.values())
+
+
+def training_run(run):
+    "One run of train_speed.json: one model in one format of numbers."
+    rows, ours = run['rows'], run['rows']['ours']
+    about = (f"**{run['preset']}, {run['dtype']}**: {run['hardware']}, torch {run['torch']}; vocabulary "
+             f"{run['vocab']:,}, batches of at most {run['batch_tokens']:,} padded target tokens; "
+             f"{len(ours['repetitions'])} repetitions; matrix product {run['ceiling']/1e9:,.0f} GFLOP/s")
+    head = ['', 'target tokens/s', 'ours ÷ it', 'utilisation', 'peak memory, GiB']
+    return about + '\n\n' + table(head, [
+        [name, speed(row), times_as_fast(ours, row) if name != 'ours' else '', percent(row['utilisation']),
+         f"{row['memory']/2**30:.2f}"] for name, row in rows.items()])
+
+
+def decoding(preset, device):
+    "decode_speed.json: speed beside Marian's, and MiB, of the runs of one shape of model (or of all) on one device."
+    def tables(runs):
+        chosen = [run for run in runs.values() if run['device'] == device and preset in (run['preset'], None)]
+        versions = ', '.join(' '.join(item) for item in chosen[0]['versions'].items())
+        about = (f"{chosen[0]['hardware']}; {versions}; vocabulary {chosen[0]['vocab']:,}, {chosen[0]['dtype']}; "
+                 f"{len(chosen[0]['rows']['Marian']['repetitions'])} repetitions")
+        return '\n\n'.join([about, by_search('speed ÷ Marian', chosen, beside_marian),
+                            by_search('peak memory, MiB', chosen, mebibytes)])
+    return tables
+
+
+def by_search(title, runs, cell):
+    "A column for each run, a row for everyone who took part in one of them."
+    names = dict.fromkeys(name for run in runs for name in run['rows'])
+    head = [f"{run['preset']}: {run['search']}, {run['batch']}" for run in runs]
+    return table([title, *head],
+                 [[name, *(cell(run['rows'], name) if name in run['rows'] else '' for run in runs)] for name in names])
+
+
+def beside_marian(rows, name):
+    "A row's speed ÷ Marian's; for Marian itself its tokens a second."
+    return f"{speed(rows[name])} tokens/s" if name == 'Marian' else times_as_fast(rows[name], rows['Marian'])
+
+
+def mebibytes(rows, name): return f"{rows[name]['memory']/2**20:,.0f}"
+
+
+# Runs of many hours and many hosts
+
+def checkpoints(models):
+    "checkpoint_stall.json, seconds: `waits` until the next step may begin, `written` until all is on the disk."
+    about = '; '.join(f"{name}: {model['bytes']/1e9:.2f} GB" for name, model in models.items())
+    first = next(iter(models.values()))
+    head = ['', *(f'{name}: {what}' for name in models for what in ('waits, s', 'written, s'))]
+    rows = [[way, *(ranged(model['ways'][way][what]) for model in models.values() for what in ('stall_s', 'written_s'))]
+            for way in first['ways']]
+    return f"{first['on']}, torch {first['torch']}; {about}\n\n{table(head, rows)}"
+
+
+def exchange(found):
+    "hosts.json: bytes and seconds of an all-reduce of base's gradient."
+    runs = {(run['hosts'], run['rate']): run for run in found['exchange'] if run['model'] == 'base'}
+    hosts, rates = (dict.fromkeys(keys) for keys in zip(*runs))
+    size = found['gradient_bytes']['base']
+    sent = [f"{max(runs[n, rate]['sent_by_each'] for rate in rates)/(2*(n - 1)/n*size):.3f}" for n in hosts]
+    rows = [[f"seconds, {rate.replace('none', 'without a limit')}", *(ranged(runs[n, rate]['seconds']) for n in hosts)]
+            for rate in rates]
+    head = [f'all-reduce of {size/1e6:.0f} MB', *(f'{n} hosts' for n in hosts)]
+    about = f"{found['machine']}, torch {found['torch']}"
+    return f"{about}\n\n{table(head, [['bytes that each host sends at most, over 2(n−1)/n × gradient', *sent], *rows])}"
+
+
+def shared_step(found):
+    "hosts.json, seconds: a step of the small model on one host, and shared by two."
+    seconds = {(run['hosts'], run['rate'], run['micro_batches']): run['seconds'] for run in found['step']}
+    sizes = dict.fromkeys(size for _, _, size in seconds)
+    ways = dict.fromkeys((hosts, rate) for hosts, rate, _ in seconds)
+    rows = [[f"{hosts} host{'s'*(hosts > 1)}, {rate.replace('none', 'without a limit')}",
+             *(ranged(seconds[hosts, rate, size]) for size in sizes)] for hosts, rate in ways]
+    gains = [[f'{said} of one host ÷ {said} of two at 1 Gbit/s',
+              *(f"{of(seconds[1, 'none', size])/of(seconds[2, '1 Gbit/s', size]):.2f}" for size in sizes)]
+             for said, of in (('fastest turn', min), ('median', median))]
+    return table(['seconds a step', *(f'{size} micro-batches' for size in sizes)], rows + gains)
+
+
+def lost(found):
+    "hosts.json, seconds after the host of process 0 was lost; one trial of each."
+    def seconds(value): return '' if value is None else ranged([value])
+    return table(['', 'the other notices after, s', 'the run is further than before after, s'],
+                 [[what, seconds(t['noticed_s']), seconds(t['goes_on_s'])] for what, t in found['lost'].items()])
+
+
+def large_corpus(parts):
+    "large_corpus.json: seconds and GiB, with all pairs and with a few."
+    made, trained, of = (parts[name]['found'] for name in ('prepare', 'train', 'speed'))
+    steps, memory = ([ranged([run[what]]) for run in trained.values()] for what in ('first_step_s', 'peak_gib'))
+    return f"{parts['prepare']['on']}, {made['workers']} workers, {made['pairs']:,} pairs\n\n" + table(
+        ['what', *trained],
+        [['`tnb-data prepare`, s', ranged([made['seconds']]), ''],
+         ['pairs a minute and core', ranged([made['pairs_per_minute_and_core']]), ''],
+         ['its peak memory, all processes, GiB', ranged([made['peak_gib']]), ''],
+         ['`tnb-train`, from start to the end of the first step, s', *steps],
+         ['its peak memory, GiB', *memory],
+         ['speed of training from shards, over that from memory', f"{of['of_memory']:.2f}", '']])
+
+
+# The paper's tables and figures, and scores
+
+def table1(found):
+    "table1.json: exponents in n, with 95 % intervals, beside Table 1's; the longest path."
+    said = {'self-attention': 2, 'fused self-attention': 2, 'recurrent': 1, 'convolutional': 1, 'restricted': 1}
+    hops, grows = found['paths']['hops'], found['exponents']['n']
+    def exponent(name, what): return ranged(grows[name][what][1:], grows[name][what][0])
+    rows = [[name, exponent(name, 'seconds'), power, exponent(name, 'bytes'),
+             hops[name.removeprefix('fused ')][-1]] for name, power in said.items()]
+    lengths = found['by_n']['recurrent']['n']
+    about = (f"{found['machine']}, torch {found['torch']}; n = {lengths[0]:,} to {lengths[-1]:,}, d = "
+             f"{found['by_n']['recurrent']['d'][0]}; paths with k = {found['paths']['k']}, r = {found['paths']['r']}")
+    head = ['layer', 'time grows with n to the [95 %]', 'Table 1 says', 'memory [95 %]',
+            f"longest path, n = {found['paths']['n'][-1]}"]
+    return f"{about}\n\n{table(head, [*rows, ['convolutional, dilated', '', '', '', hops['dilated'][-1]]])}"
+
+
+def maps(found):
+    "attention_maps.json: shares of sentences and of words, by kind of attention."
+    kinds, about = ('encoder', 'decoder', 'cross'), found['about']
+    def looks(name):
+        for kind in kinds:
+            heads = found['dependencies'][name].get(kind)
+            yield f"{percent(max(map(max, heads['heads'])))} ({percent(heads['fixed distance'])})" if heads else ''
+    cut, flat, whole = found['paths']['pronoun'], found['ablation']['all uniform'], found['ablation']['whole']
+    rows = [['best head looks from a pronoun at its noun (best fixed distance)', *looks('pronoun')],
+            ["best head looks from a verb's end at its beginning (best fixed distance)", *looks('bracket')],
+            [f"right pronouns, cut off from their noun here (as trained {percent(cut['none'])})",
+             *(percent(cut[kind]) for kind in kinds)],
+            [f"right words, all maps flat here (as trained {percent(whole['test split'])})",
+             *(percent(flat[kind]) for kind in kinds)],
+            ['alignment error rate of the best head (a diagonal, the best possible)', '', '',
+             '{:.2f} ({diagonal:.2f}, {best possible:.2f})'.format(
+                 min(map(min, found['alignment']['predicts'])), **found['alignment'])]]
+    heads = found['together']['pronoun']
+    less, others = (heads[which][-1]['pronoun'] for which in ('without them', 'without others'))
+    what = (f"The model of the package: {about['steps']:,} steps, seed {about['seed']}, {about['bleu']:.1f} BLEU. "
+            f"Right pronouns: {percent(whole['pronoun'])}, without the {len(heads['heads'])} heads that look most at "
+            f"the noun {percent(less)}, without as many others {percent(others)}")
+    return f"{what}\n\n{table(['', *kinds], rows)}"
+
+
+def multi30k(runs):
+    "multi30k.json: BLEU with 95 % intervals."
+    first = next(iter(runs.values()))
+    about = (f"{first['hardware']}, torch {first['torch']}; {first['test']}, {first['sentences']:,} sentences, beam "
+             f"{first['beam']}; stopped after {first['minutes']} minutes, {first['at once']} runs at once; "
+             f"`{first['signature']}`")
+    head = ['', 'seed', 'updates', 'sacreBLEU, cased [95 %]', 'lower-cased', 'lower-cased, tokenised']
+    return about + '\n\n' + table(head, [
+        [run['way'], run['seed'], f"{run['steps']:,}", ranged(run['interval'], run['bleu']),
+         f"{run['lower-cased']:.1f}", f"{run['lower-cased, tokenised as in the paper']:.1f}"] for run in runs.values()])
+
+
+def quality():
+    "The rows of README's table of scores, without the corpus: pairs (of the built-in one no file tells), …, chrF."
+    rows = []
+    for name, run in load('built_in').items():
+        test, unseen = ([f"{split['BLEU']:.1f}", f"{split['chrF']:.1f}"] for split in run['scores'].values())
+        what = 'make demo' if name == 'demo' else run['command']
+        rows += [['', f'`{what}`', f"{run['steps']:,}", f"{run['minutes']:.0f}", str(run['threads']), *test],
+                 ['', 'the same', '', '', '', *unseen]]
+    for name, run in load('recipes').items():
+        bleu = '{:.1f} ({:.1f} to {:.1f})'.format(run['bleu'], *run['interval'])
+        rows.append([f"{run['pairs']:,}", f'`{name}`', f"{run['steps']:,}", f"{run['minutes']:g}", str(run['cores']),
+                     bleu, f"{run['chrf']:.1f}"])
+    return rows
+
+
+# The files themselves
+
+def load(name): return json.loads((RESULTS/f'{name}.json').read_text(encoding='utf-8'))
+
+
+def said(found, key):
+    "All that a file says under a key, anywhere in it, each once."
+    if isinstance(found, list): return list(dict.fromkeys(x for part in found for x in said(part, key)))
+    if not isinstance(found, dict): return []
+    return [found[key]] if isinstance(found.get(key), str) else said(list(found.values()), key)
+
+
+def readers(name):
+    "Links to what shows a file: this page, README, lessons whose code reads it."
+    links = ['this page']*any(name == file for file, _ in TABLES.values())
+    links += ['[README](../README.md)']*(name in ('built_in', 'recipes'))
+    for path in sorted(LESSONS.rglob('*.ipynb')):
+        if {'languages', '.ipynb_checkpoints'} & set(path.parts): continue
+        cells = json.loads(path.read_text(encoding='utf-8'))['cells']
+        if any(cell['cell_type'] == 'code' and f'{name}.json' in ''.join(cell['source']) for cell in cells):
+            links.append(f'[{path.stem}](../{path.relative_to(HERE.parent)})')
+    return links
+
+
+def files():
+    "Every file of results/, with the command and the commit that it names, and who shows it."
+    def one(values): return f'`{values[0]}`' if len(values) == 1 else 'one for each run' if values else 'not said'
+    names = sorted(path.stem for path in RESULTS.glob('*.json'))
+    return table(['file', 'command', 'commit', 'shown by'], [
+        [f'[{name}](results/{name}.json)', one(said(load(name), 'command')), one(said(load(name), 'commit')),
+         ', '.join(readers(name))] for name in names])
+
+
+TABLES = {  # block: file and function
+    'training': ('train_speed', training), 'decoding-base': ('decode_speed', decoding('base', 'cpu')),
+    'decoding-opus-mt': ('decode_speed', decoding('opus-mt', 'cpu')),
+    'decoding-gpu': ('decode_speed', decoding(None, 'cuda')), 'table1': ('table1', table1),
+    'maps': ('attention_maps', maps), 'checkpoints': ('checkpoint_stall', checkpoints),
+    'exchange': ('hosts', exchange), 'shared-step': ('hosts', shared_step), 'lost': ('hosts', lost),
+    'large-corpus': ('large_corpus', large_corpus), 'multi30k': ('multi30k', multi30k)}
+
+
+def contents():
+    "What belongs into each block."
+    return {name: function(load(file)) for name, (file, function) in TABLES.items()} | {'files': files()}
+
+
+def filled(text, made):
+    "The page with its blocks made anew."
+    return BLOCK.sub(lambda block: f'<!-- {block[1]} -->\n\n{made[block[1]]}\n\n<!-- /{block[1]} -->', text)
+
+
+def differing(text, made):
+    "The blocks that are missing, unknown, or not what the files give."
+    there = {name: content.strip() for name, content in BLOCK.findall(text)}
+    return [name for name in {**made, **there} if there.get(name) != made.get(name)]
+
+
+def main(check):
+    text, made = PAGE.read_text(encoding='utf-8'), contents()
+    if not check: PAGE.write_text(filled(text, made), encoding='utf-8')
+    elif wrong := differing(text, made): sys.exit(f"{PAGE.name}, out of date: {', '.join(wrong)}")
+
+
+if __name__ == '__main__': main('--check' in sys.argv[1:])
