@@ -451,8 +451,8 @@ class MayStop(Write):
     """May it stop?
 
     Write the rule that says when a search for one output may stop: `may_stop(found, going, length, limit, alpha)`.
-    `found` are the scores of the outputs that have ended, log-probabilities divided by the length penalty. `going` are the
-    log-probabilities of the open prefixes, each of `length` tokens; `limit` is the length of the longest permitted
+    `found` are the scores of the outputs that have ended, log-probabilities divided by the length penalty. `going` are
+    the log-probabilities of the open prefixes, each of `length` tokens; `limit` is the length of the longest permitted
     output. Is it certain that nothing better can come? True or False. (The rule is given more than it needs.)"""
     id, level, minutes, name, first = '15.8', 2, 10, 'may_stop', True
     hints = ("As long as nothing has ended, the search goes on.",
