@@ -13,21 +13,17 @@ layer, and how far one step of Adam moves the decoder's output, as a share of th
 paper's schedule, a tenth, a hundredth and a 4,000th of it, which is where the schedule begins. Writes
 results/ablations.json, which the lesson on norms reads.
 """
-import argparse
-import time
-from pathlib import Path
-
 import torch
 import torch.nn.functional as F
-from common import lines, machine, rounded, write
+from common import Experiment, descend, lines, rounded, seeds
 from torch import nn
 
 from transformer_nb.optimizer import lrate
 from transformer_nb.transformer import Transformer, TransformerConfig
 
-OUT = Path(__file__).parent/'results'/'ablations.json'
 WORDS, LENGTH, FIRST = 4, 8, 3     # ids 0 to 2 are special
-RATES, SEEDS, STEPS, RISE = (.001, .003, .01), range(5), 300, 40
+RATES, STEPS, RISE = (.001, .003, .01), 300, 40
+NORMS = 'post', 'pre'                # of the base model
 PARTS = 1, 10, 100, 4000            # of the peak of the paper's schedule
 
 
@@ -80,7 +76,7 @@ def xavier(model):
         if p.dim() > 1: nn.init.xavier_uniform_(p)
 
 
-def variant(name, seed, start):
+def build(name, seed, start):
     torch.manual_seed(seed)
     sizes = dict(vocab_size=2*WORDS + FIRST, N=6, d_model=32, d_ff=128, h=4, dropout=0., max_len=LENGTH)
     model = Transformer(TransformerConfig(**sizes, norm='pre' if name == 'pre-norm' else 'post'))
@@ -95,20 +91,15 @@ def variant(name, seed, start):
 def answer(model, ids): return model.embedding.logits(model.encode(ids)).flatten(0, 1)
 
 
-def run(name, rate, seed, start='PyTorch'):
-    model, generator, losses = variant(name, seed, start), torch.Generator().manual_seed(seed), []
+def run(variant, start, rate, seed):
+    model, generator, losses = build(variant, seed, start), torch.Generator().manual_seed(seed), []
     optimizer = torch.optim.Adam(model.parameters(), betas=(.9, .98), eps=1e-9)
     for step in range(1, STEPS + 1):
-        optimizer.param_groups[0]['lr'] = rate * min(1, step/RISE) * (1 - step/(STEPS + 1))**.5
         ids, truth = sentences(32, generator)
         loss = F.cross_entropy(answer(model, ids), truth.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss, rate * min(1, step/RISE) * (1 - step/(STEPS + 1))**.5)
         losses.append(loss.item())
-    found = test(model) | {'curve': torch.tensor(losses).view(-1, 10).mean(1).tolist()}
-    print(f"{name:16} {start:8} rate {rate:<6} seed {seed}: right {found['right']:.3f}", flush=True)
-    return {'variant': name, 'start': start, 'rate': rate, 'seed': seed} | rounded(found)
+    return rounded(test(model) | {'curve': torch.tensor(losses).view(-1, 10).mean(1).tolist()})
 
 
 @torch.no_grad()
@@ -142,19 +133,16 @@ def output(model, src, tgt, _): return model.decode(tgt, model.encode(src), src)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--seeds', type=int, default=len(SEEDS))
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
-    clock, cpu, seeds = time.perf_counter(), time.process_time(), range(args.seeds)
-    work = [(name, 'PyTorch') for name in VARIANTS] + [('as printed', 'Xavier'), ('no LayerNorm', 'Xavier')]
-    runs = [run(name, rate, seed, start) for name, start in work for rate in RATES for seed in seeds]
-    base = [at_start(norm, init, seed) for norm in ('post', 'pre') for init in ('PyTorch', 'Xavier') for seed in seeds]
-    about = {'steps': STEPS, 'rates': RATES, 'seeds': list(seeds), 'command': 'python benchmarks/ablations.py',
-             'machine': machine(torch.device('cpu')), 'torch': torch.__version__,
-             'minutes': round((time.perf_counter() - clock)/60, 1),
-             'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
-    write(about | {'runs': runs, 'start': base}, args.out, lines)
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('--seeds', type=int, default=5)
+    args = experiment.begin(seeds=1)
+    if args.tiny: globals().update(STEPS=10, RATES=(.003,), NORMS=('post',), PARTS=(1,))
+    work = [*((name, 'PyTorch') for name in VARIANTS), ('as printed', 'Xavier'), ('no LayerNorm', 'Xavier')]
+    jobs = [{'variant': name, 'start': start, 'rate': rate, 'seed': seed}
+            for name, start in work for rate in RATES for seed in seeds(args)]
+    base = [at_start(norm, start, seed) for norm in NORMS for start in ('PyTorch', 'Xavier') for seed in seeds(args)]
+    recipe = {'steps': STEPS, 'rates': RATES, 'seeds': seeds(args)}
+    experiment.grid(recipe, jobs, run, lambda runs: {'start': base}, form=lines)
 
 
 if __name__ == '__main__': main()

@@ -8,7 +8,6 @@ For every row each tree has a process of its own, with its own library; in a rou
 order. So a machine that is slow for a minute is slow for both. The ratio of a row is the median of its rounds', above 1
 where this tree is faster. Peers are not measured. Method: benchmarks/README.md
 """
-import argparse
 import json
 import os
 import random
@@ -17,13 +16,13 @@ import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-HERE = Path(__file__).parents[1]
-VOCAB = 10_000
+ROOT = Path(__file__).parents[1]
+VOCAB, BATCH_TOKENS, FIRST = 10_000, 4096, None
 
 
 # A worker: this script started with `serve TREE TASK`
@@ -38,7 +37,7 @@ def repetition_of(task, stack):
 
     from transformer_nb.transformer import preset
     torch.manual_seed(7)
-    return training({**task, 'cfg': asdict(preset(task['preset'], vocab_size=VOCAB))}, torch.device('cpu'))
+    return training({**task, 'cfg': asdict(preset(task['preset'], vocab_size=task['vocab']))}, torch.device('cpu'))
 
 
 def serve(tree, task):
@@ -76,7 +75,7 @@ def rows(presets, dtypes, scripts, folder, threads):
     for preset, dtype in product(presets, dtypes):
         task = {**common, 'preset': preset, 'dtype': dtype, 'folder': f'{folder}/{preset}'}
         if 'train_speed' in scripts:
-            yield f'{preset}, {dtype}, training', {**task, 'name': 'ours', 'batch_tokens': 4096, 'passes': 1}
+            yield f'{preset}, {dtype}, training', {**task, 'name': 'ours', 'batch_tokens': BATCH_TOKENS, 'passes': 1}
         if 'decode_speed' not in scripts: continue
         for search, batch in product(decode_speed.SEARCHES, decode_speed.BATCHES):
             for name in decode_speed.names(batch, 'cpu', threads):
@@ -98,7 +97,7 @@ def compare(trees, task, rounds):
             'speed': median(b/n for b, n in zip(seconds['before'], seconds['now']))}
 
 
-def commit(tree):
+def described(tree):
     told = subprocess.run(['git', '-C', tree, 'describe', '--always', '--dirty'], capture_output=True, text=True)
     return told.stdout.strip() or 'unknown'
 
@@ -106,32 +105,32 @@ def commit(tree):
 def main():
     import decode_speed
     import torch
-    from common import keep, machine
+    from common import Experiment, head, machine
 
     from transformer_nb.transformer import preset
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    option = parser.add_argument
+    experiment = Experiment(__file__, __doc__, asked=True)
+    option = experiment.option
     option('other', type=Path, help='a checkout of the other commit')
-    option('--preset', nargs='+', choices=('small', 'base', 'big'), default=('small', 'base'))
+    option('--preset', nargs='+', choices=('tiny', 'small', 'base', 'big'), default=('small', 'base'))
     option('--dtype', nargs='+', choices=('float32', 'bfloat16'), default=('float32',))
     option('--script', nargs='+', choices=('train_speed', 'decode_speed'), default=('train_speed', 'decode_speed'))
     option('--rounds', type=int, default=8)
-    option('--json', nargs='?', const=HERE/'benchmarks'/'results'/'against.json', type=Path, metavar='FILE')
-    args = parser.parse_args()
-    trees, threads = {'before': args.other.resolve(), 'now': HERE}, torch.get_num_threads()
+    args = experiment.begin(preset=['tiny'], rounds=1)
+    if args.tiny: globals().update(VOCAB=200, BATCH_TOKENS=256, FIRST=2)
+    trees, threads = {'before': args.other.resolve(), 'now': ROOT}, torch.get_num_threads()
     os.environ |= {'OMP_NUM_THREADS': str(threads), 'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_VERBOSITY': 'error'}
-    result = {'command': ' '.join(['python benchmarks/against.py', *sys.argv[1:]]), 'torch': torch.__version__,
-              'hardware': machine(torch.device('cpu')), 'before': commit(trees['before']), 'now': commit(HERE),
+    result = {'command': experiment.facts['command'], 'torch': torch.__version__,
+              'hardware': machine(torch.device('cpu')), 'before': described(trees['before']), 'now': described(ROOT),
               'rows': {}}
-    print('| | before, s | now, s | speed, now ÷ before | memory, now ÷ before |', '|---|---|---|---|---|', sep='\n')
+    head('before, s', 'now, s', 'speed, now ÷ before', 'memory, now ÷ before')
     with tempfile.TemporaryDirectory() as folder:
         for size in args.preset if 'decode_speed' in args.script else ():
             decode_speed.converted(asdict(preset(size, vocab_size=VOCAB)), 'relu', f'{folder}/{size}', False)
-        for name, task in rows(args.preset, args.dtype, args.script, folder, threads):
+        for name, task in islice(rows(args.preset, args.dtype, args.script, folder, threads), FIRST):
             row = result['rows'][name] = compare(trees, task, args.rounds)
             before, now = (median(row['seconds'][which]) for which in ('before', 'now'))
             print(f"| {name} | {before:.3f} | {now:.3f} | {row['speed']:.3f} | {row['memory_ratio']:.3f} |", flush=True)
-            if args.json: keep(result, args.json, ('hardware', 'before', 'now'))
+            experiment.keep(result, 'hardware', 'before', 'now', seeds=[7])
 
 
 if __name__ == '__main__': serve(sys.argv[2], json.loads(sys.argv[3])) if sys.argv[1:2] == ['serve'] else main()

@@ -10,16 +10,13 @@ the alignment error rate on the test split, how often it looks at the word that 
 words the model gets right without it; the same counts for three models of this shape that were never trained; and a
 few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
 """
-import argparse
-import time
 from collections import Counter
 from contextlib import ExitStack
 from itertools import combinations, count
-from pathlib import Path
 from statistics import mean
 
 import torch
-from common import cpu_name, one_line, write
+from common import Experiment, cpu_name, digest, one_line
 
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.decode.evaluation import score
@@ -33,7 +30,6 @@ from transformer_nb.experiments.heads import (averaged_heads, between, cut_path,
                                               per_head, uniform_heads, without_heads, words_right)
 from transformer_nb.transformer import Transformer
 
-OUT = Path(__file__).parent/'results'/'attention_maps.json'
 NAMES = {'pronoun': ('far_pronoun',), 'agreement': ('relative_clause',), 'bracket': ('perfect', 'modal', 'separable')}
 
 
@@ -195,7 +191,7 @@ def measure_maps(translator, test, cases):
     return result
 
 
-def untrained(translator, test, cases, seeds=(0, 1, 2)):
+def untrained(translator, test, cases, seeds):
     "What the maps of models show that have learned nothing: the control."
     rows = []
     for seed in seeds:
@@ -217,46 +213,37 @@ def measure_edits(translator, test, cases, dependencies):
     return result
 
 
-def about(args, translator, test, device):
+def of_model(args, translator, test, device):
     "Under what circumstances it was measured."
     bleu = score(translator.translate([e.en for e in test]), [e.de for e in test])['BLEU']
-    named = '' if args.model == 'demo' else f' --model {args.model}'
-    return {'command': f'python benchmarks/attention_maps.py{named}',
-            'model': args.model,
-            'seed': args.seed,
-            'steps': translator.about['step'],
+    return {'model': args.model, 'seed': args.seed, 'steps': translator.about['step'],
             'trained for': f"{translator.about.get('minutes') or translator.about['seconds']/60:.1f} minutes",
-            'bleu': bleu['score'],
-            'signature': bleu['signature'],
-            'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
-            'torch': torch.__version__}
-
-
-def options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--model', default='demo', help='checkpoint directory; demo is the model of the package')
-    parser.add_argument('--seed', type=int, default=0, help='of the sentences that are drawn')
-    parser.add_argument('--sentences', type=int, default=400, help='for each kind of dependency')
-    parser.add_argument('--device', default='auto')
-    parser.add_argument('--out', type=Path, default=OUT)
-    return parser.parse_args()
+            'bleu': bleu['score'], 'signature': bleu['signature'],
+            'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}', 'torch': torch.__version__}
 
 
 def main():
-    args, start, cpu = options(), time.perf_counter(), time.process_time()
+    experiment = Experiment(__file__, __doc__)
+    option = experiment.option
+    option('--model', default='demo', help='checkpoint directory; demo is the model of the package')
+    option('--seed', type=int, default=0, help='of the sentences that are drawn')
+    option('--sentences', type=int, default=400, help='for each kind of dependency')
+    option('--device', default='auto')
+    args = experiment.begin(sentences=2, device='cpu')
     device, corpus = default_device(args.device), builtin_corpus()
-    test = corpus['test']
+    test = corpus['test'][:60 if args.tiny else None]
     cases = dependencies(NAMES, args.sentences, {e.en for e in corpus['train']}, 1_000_003 + args.seed)
     translator = Translator.from_pretrained(args.model, str(device))
-    minutes = lambda: round((time.perf_counter() - start)/60, 1)
-    result = {'about': about(args, translator, test, device)} | measure_maps(translator, test, cases)
+    experiment.facts |= {'corpus': digest({name: pairs_of(rows) for name, rows in corpus.items()}),
+                         **of_model(args, translator, test, device)}
+    result = measure_maps(translator, test, cases)
     result['by number'] = by_number(translator, cases['agreement'])
     result |= measure_edits(translator, test, cases, result['dependencies'])
     result['examples'] = examples_of(translator, cases, test)
-    result['untrained'] = untrained(translator, test, cases)
-    result['about'] |= {'minutes': minutes(), 'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
-    write(result, args.out, one_line)
-    print(f"{args.out}: {args.out.stat().st_size//1000} kB, {result['about']}")
+    result['untrained'] = untrained(translator, test, cases, (0,) if args.tiny else (0, 1, 2))
+    experiment.facts |= experiment.minutes()
+    experiment.save(result, one_line)
+    print(f"{experiment.file}: {experiment.file.stat().st_size//1000} kB, {experiment.about}")
 
 
 if __name__ == '__main__': main()

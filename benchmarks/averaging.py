@@ -7,16 +7,13 @@ whose heads have values as wide as the model; 'wide-average', which averages tho
 learning rate and the first seed, and with its best rate (by validation loss) and the other seeds. Everything else is
 the recipe of table3.py. Writes results/averaging.json; each finished run is written at once; a second start goes on.
 """
-import argparse
-from pathlib import Path
+from functools import partial
 
 import table3
-import torch
-from common import machine, resumed, write
+from common import Experiment, digest
 
 from transformer_nb.core import default_device
 
-OUT = Path(__file__).parent/'results'/'averaging.json'
 ROWS, RATES = ('base', 'average', 'wide', 'wide-average'), (0.15, 0.3, 0.6)
 
 
@@ -25,29 +22,24 @@ def best_rate(runs, row, seed):
     return min((run for run in runs if (run['row'], run['seed']) == (row, seed)), key=lambda r: r['val_loss'])['rate']
 
 
+def one_run(recipe, data, device, row, rate, seed):
+    return table3.one_run(recipe | {'lr_factor': rate}, *data, device, row, seed)
+
+
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--seeds', type=int, default=3)
-    parser.add_argument('--steps', type=int, default=table3.RECIPE['steps'])
-    parser.add_argument('--device', default='auto')
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args(argv)
-    recipe, device = table3.RECIPE | {'steps': args.steps, 'lr_factor': [*RATES]}, default_device(args.device)
-    results = resumed(args.out, {'command': 'python benchmarks/averaging.py', 'recipe': recipe,
-                                 'machine': machine(device), 'torch': torch.__version__, 'cpu_minutes': 0., 'runs': []})
-    runs, data = results['runs'], table3.prepare(recipe)
-
-    def ensure(row, rate, seed):
-        if any((run['row'], run['rate'], run['seed']) == (row, rate, seed) for run in runs): return
-        runs.append({'rate': rate} | table3.one_run(row, seed, recipe | {'lr_factor': rate}, *data, args.device))
-        results['cpu_minutes'] = round(sum(run['cpu_minutes'] for run in runs), 1)
-        write(results, args.out)
-        print({key: value for key, value in runs[-1].items() if key != 'signature'}, flush=True)
-
-    for rate in RATES:
-        for row in ROWS: ensure(row, rate, 0)
-    for seed in range(1, args.seeds):
-        for row in ROWS: ensure(row, best_rate(runs, row, 0), seed)
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('--seeds', type=int, default=3)
+    experiment.option('--steps', type=int, default=table3.RECIPE['steps'])
+    experiment.option('--device', default='auto')
+    args = experiment.begin(argv, seeds=2, steps=2, device='cpu')
+    rates = RATES[1:] if args.tiny else RATES
+    recipe = table3.RECIPE | (table3.TINY if args.tiny else {}) | {'steps': args.steps, 'lr_factor': [*rates]}
+    data = table3.prepare(recipe, args.tiny)
+    experiment.facts['corpus'] = digest(data[0])
+    grid = lambda jobs: experiment.grid({'recipe': recipe}, jobs, partial(one_run, recipe, data, args.device),
+                                        growing=True, device=default_device(args.device))
+    runs = grid([{'row': row, 'rate': rate, 'seed': 0} for rate in rates for row in ROWS])
+    grid([{'row': row, 'rate': best_rate(runs, row, 0), 'seed': seed} for seed in range(1, args.seeds) for row in ROWS])
 
 
 if __name__ == '__main__': main()

@@ -8,20 +8,18 @@ of 4, and writes results/built_in.json. Both runs end after a number of steps, i
 machine is slower or faster, and its scores are the same but for rounding. `minutes` are of computing, since by the
 clock they say how busy the machine was. A run that was stopped goes on where it was.
 """
-import argparse
 import json
 import resource
 import subprocess
-from pathlib import Path
 
-from common import cpu_name, keep
+from common import ROOT, Experiment, cpu_name, digest
 
 from transformer_nb import checkpoints
 from transformer_nb.cli import _scores, _tests
 from transformer_nb.core import profile
+from transformer_nb.data.corpora import load_builtin
 from transformer_nb.decode.translator import Translator
 
-OUT, RUNS = Path(__file__).parent/'results'/'built_in.json', Path(__file__).parents[1]/'runs'/'built-in'
 STEPS = {'README': 1000, 'demo': profile('cpu').steps}
 
 
@@ -31,9 +29,9 @@ def computed():
     return (used.ru_utime + used.ru_stime)/60
 
 
-def measured(name):
+def measured(name, out, more):
     "Train, unless it is done, and score."
-    command, out = ['tnb-train', '--data', 'builtin', '--steps', str(STEPS[name])], RUNS/name
+    command = ['tnb-train', '--data', 'builtin', '--steps', str(STEPS[name]), *more]
     before = computed()
     subprocess.run([*command, '--device', 'cpu', '--out', out, '--resume', 'auto'], check=True)
     return row(name, out, computed() - before, ' '.join(command))
@@ -52,11 +50,16 @@ def row(name, out, minutes, command):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('names', nargs='*', metavar='NAME', help=f"Runs (default: all): {', '.join(STEPS)}")
-    for name in parser.parse_args().names or STEPS:
-        found = measured(name)
-        keep(found, OUT, ('name',))
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('names', nargs='*', metavar='NAME', help=f"Runs (default: all): {', '.join(STEPS)}")
+    args = experiment.begin(names=['README'])
+    if args.tiny: STEPS.update(README=2)
+    more = '--corpus-size 2000 --vocab-size 800 --batch-tokens 512 --max-len 64'.split() if args.tiny else []
+    runs = experiment.file.parent/'runs' if args.tiny else ROOT/'runs'/'built-in'
+    corpus = digest(load_builtin(2000) if args.tiny else load_builtin())
+    for name in args.names or STEPS:
+        found = measured(name, runs/name, more)
+        experiment.keep(found, 'name', corpus=corpus)
         print(json.dumps(found, indent=1, ensure_ascii=False), flush=True)
 
 

@@ -8,7 +8,6 @@ A checkpoint holds the weights and Adam's two averages. Each round takes every w
 until the next step may begin, `written` until the checkpoint is on the disk and the one before is removed. PyTorch's
 writes no checksums, and waits for the disk (`fsync`) only if told to; here it is told to.
 """
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -17,14 +16,12 @@ from statistics import median
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from common import keep, machine
+from common import Experiment, machine
 
 from transformer_nb import checkpoints
 from transformer_nb.train.callbacks import Checkpointing
 from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
-
-OUT = Path(__file__).parent/'results'/'checkpoint_stall.json'
 
 
 def trainer_of(name, out):
@@ -80,11 +77,10 @@ def measure(name, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--presets', nargs='+', default=['base', 'big'])
-    parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--json', action='store_true', help='Keep the results')
-    args = parser.parse_args()
+    experiment = Experiment(__file__, __doc__, asked=True)
+    experiment.option('--presets', nargs='+', default=['base', 'big'])
+    experiment.option('--rounds', type=int, default=3)
+    args = experiment.begin(presets=['tiny'], rounds=1)
     dist.init_process_group('gloo', init_method='tcp://127.0.0.1:29611', rank=0, world_size=1)  # async_save wants one
     for name in args.presets:
         row = measure(name, args.rounds)
@@ -93,7 +89,7 @@ def main():
         for way, found in row['ways'].items():
             stall, written = median(found['stall_s']), median(found['written_s'])
             print(f'  {way:15} stall {stall:7.2f} s ({stall/ours:5.2f} of ours)   written after {written:7.2f} s')
-        if args.json: keep(row, OUT, ('name',))
+        experiment.keep(row, 'name')
     dist.destroy_process_group()
 
 

@@ -1,15 +1,184 @@
-"""What the benchmarks of speed share: the lengths of sentences, one timed repetition, the machine, results in a file.
+"""What the benchmarks share: options, results in a file with what they were measured by, the machine, timed work.
 
 Nothing is imported here that a benchmark measures: it would count as everybody's memory.
 """
+import argparse
+import hashlib
 import json
 import math
 import os
 import platform
+import random
 import re
 import resource
+import shlex
+import subprocess
+import sys
+import tempfile
 import time
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT/'benchmarks'/'results'
+LIBRARIES, PEERS = ('torch', 'sentencepiece', 'numpy', 'sacrebleu'), ('transformers', 'ctranslate2')
+INSTRUCTIONS = ('avx avx2 fma f16c avx512f avx512bw avx512_vnni avx_vnni avx512_bf16 amx_tile amx_int8 amx_bf16 '
+                'asimd bf16 i8mm sve').split()
+
+
+# An experiment
+
+class Experiment:
+    """One start of a script: its options (`args`), its file of results, and `about`: what they were measured by.
+
+    `script` and `doc` are the script's __file__ and __doc__. It writes into results/NAME.json or --out FILE; if it is
+    `asked` first, only with --json. With --tiny it writes elsewhere: those are no results.
+    """
+    def __init__(self, script, doc, asked=False):
+        self.name, self.began, self.goes_on = Path(script).stem, (time.perf_counter(), time.process_time()), None
+        self.peers = ()  # what workers alone import
+        self.parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.option, file = self.parser.add_argument, RESULTS/f'{self.name}.json'
+        if asked: self.option('--json', dest='file', nargs='?', const=file, type=Path, metavar='FILE',
+                              help=f'keep the results, in FILE (benchmarks/results/{file.name})')
+        else: self.option('--out', dest='file', default=file, type=Path, metavar='FILE',
+                          help=f'file of the results (benchmarks/results/{file.name})')
+        self.option('--tiny', action='store_true', help='the smallest work that runs through all of the code')
+
+    def begin(self, argv=None, **tiny):
+        "The options as typed; with --tiny those in `tiny` have other defaults."
+        typed = sys.argv[1:] if argv is None else argv
+        self.args = self.parser.parse_args(typed)
+        if self.args.tiny:
+            self.parser.set_defaults(**tiny)
+            self.args = self.parser.parse_args(typed)
+        self.file = self.args.file
+        if self.args.tiny and (self.file is None or self.file.resolve().parent == RESULTS):
+            self.file = Path(tempfile.mkdtemp(), f'{self.name}.json')
+            print(f'--tiny: {self.file}', file=sys.stderr)
+        self.facts = {
+            'command': shlex.join(['python', f'benchmarks/{self.name}.py', *typed]),
+            'date': time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime()),
+            'commit': commit(), 'seeds': seeds(self.args)}
+        return self.args
+
+    @property
+    def about(self):
+        "What results are measured by: the command as typed, commit, versions, processor, seeds; `facts` may have more."
+        return self.facts | circumstances(self.peers)
+
+    def minutes(self):
+        "Since the start: by the clock, and of computing."
+        clock, cpu = (now - then for now, then in zip((time.perf_counter(), time.process_time()), self.began))
+        return {'minutes': round(clock/60, 1), 'cpu_minutes': round(cpu/60, 1)}
+
+    def where(self, device=None):
+        "Command without its options, machine and torch, as every file of results has them."
+        import torch
+        return {'command': f'python benchmarks/{self.name}.py', 'machine': machine(device or torch.device('cpu')),
+                'torch': torch.__version__}
+
+    def keep(self, result, *keys, **facts):
+        "Write a run into the file, beside those that differ in one of the `keys`; `facts` are of this run alone."
+        if not self.file: return
+        results = json.loads(self.file.read_text(encoding='utf-8')) if self.file.exists() else {}
+        results[', '.join(str(result[key]) for key in keys)] = result | {'about': self.about | facts}
+        write(results, self.file)
+
+    def save(self, results, form=None):
+        "Write the file as a whole; `continued` says by what a run was measured that a later start has added."
+        mine = self.about
+        if not self.goes_on: signed = {'about': mine}
+        else: signed = {'continued': [*(a for a in results.get('continued', ()) if a['date'] != mine['date']), mine]}
+        if self.file: write(results | signed, self.file, form or indented)
+
+    def resumed(self, new, recipe=('recipe',), growing=True):
+        """What is in the file already, or `new` where there is none; a file of another recipe is not added to. One that
+        does not grow is gone on with only while it lacks runs (`left`): once whole, the next start makes it anew."""
+        old = json.loads(self.file.read_text(encoding='utf-8')) if self.file.exists() else {}
+        kept = old and (growing or 'left' in old)
+        if self.goes_on is None: self.goes_on = bool(kept)
+        if not kept: return new
+        for key, wanted in json.loads(json.dumps({key: new[key] for key in recipe})).items():
+            if old.get(key) == wanted: continue
+            raise SystemExit(f'{self.file}: made with another {key}, {old.get(key)}; delete it, or give another --out')
+        return old
+
+    def grid(self, recipe, jobs, make, summary=lambda runs: {}, growing=False, device=None, form=None):
+        """The runs of a grid: `make(**job)` for each job, a dict of what tells it from the others. The file has the
+        `recipe`, the `summary` of all runs, and the runs; it is written after each. Started again after an
+        interruption, a script goes on with what is missing."""
+        results = self.resumed({**self.where(device), **recipe, 'minutes': 0., 'cpu_minutes': 0., 'runs': []},
+                               recipe, growing)
+        runs, before = results.pop('runs'), results.copy()
+        results.pop('left', None)
+        missing = [job for job in jobs if not any(job.items() <= run.items() for run in runs)]
+        for left, job in reversed([*enumerate(reversed(missing))]):
+            runs.append(job | make(**job))
+            results |= spent(runs, before, self.minutes()) | summary(runs)
+            self.save(results | ({'left': left} if left else {}) | {'runs': runs}, form)
+            print(f'{left} left:', {key: value for key, value in runs[-1].items() if len(str(value)) < 80}, flush=True)
+        return runs
+
+
+def spent(runs, before, now):
+    "Minutes of all runs: the sum of their own, where they say them; if not, of this start and of those before."
+    return {key: round(sum(run[key] for run in runs) if key in runs[0] else before[key] + now[key], 1)
+            for key in now if key in before}
+
+
+# What results are measured by
+
+def git(*command):
+    done = subprocess.run(['git', '-C', ROOT, *command], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def commit():
+    "Of the tree of this script, with 'changed' if it is not quite that one; None outside git."
+    if not (ROOT/'.git').exists(): return None
+    with suppress(OSError):  # there is no git
+        head = git('rev-parse', 'HEAD')
+        changed = git('status', '--porcelain', '--untracked-files=no', '--', '.', ':!benchmarks/results')
+        return head + ', changed'*bool(changed) if head else None
+
+
+def seeds(args):
+    "What --seeds (a number, or a list) or --seed said; 0 where a script has neither."
+    said = getattr(args, 'seeds', [getattr(args, 'seed', 0)])
+    return list(range(said)) if isinstance(said, int) else said
+
+
+def circumstances(peers):
+    "Versions (`peers` are those that only workers import), processor with its sets of instructions, threads, cores."
+    import torch
+    names = [*LIBRARIES, *(name for name in PEERS if name in sys.modules or name in peers)]
+    flags = proc('cpuinfo', 'flags', proc('cpuinfo', 'Features', '')).split()
+    return {'python': platform.python_version(), 'versions': {name: version(name) for name in names if find_spec(name)},
+            'cpu': cpu_name(), 'instructions': [name for name in INSTRUCTIONS if name in flags],
+            'torch uses': torch.backends.cpu.get_cpu_capability(), 'threads': torch.get_num_threads(), 'cores': cores()}
+
+
+def cores():
+    "How many this process may use."
+    return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+
+
+def digest(splits):
+    "The beginning of the SHA-256 of a corpus, or of a dict of rows of texts: the name of each split, a row a line."
+    found = hashlib.sha256()
+    for name, rows in getattr(splits, 'splits', splits).items():
+        lines = ['\t'.join(row) for row in getattr(rows, 'pairs', rows)]
+        found.update('\n'.join([name, *lines, '']).encode())
+    return found.hexdigest()[:16]
+
+
+def few(corpus, n):
+    "A corpus with the first n pairs of each split."
+    return type(corpus)(corpus.src, corpus.tgt, {name: type(s)(s.pairs[:n]) for name, s in corpus.splits.items()})
 
 
 # The work
@@ -72,6 +241,13 @@ def peak_memory():
     return 1024*int(size.split()[0])
 
 
+def peak_of(device):
+    "Bytes: the largest size so far, on a GPU of what was allocated there."
+    if not device.startswith('cuda'): return peak_memory()
+    import torch
+    return torch.cuda.max_memory_allocated()
+
+
 def busy():
     "Processor seconds so far of all other programs."
     user, nice, system, _, _, irq, softirq, steal = map(int, proc('stat', 'cpu ', '0 '*8).split()[:8])
@@ -100,12 +276,97 @@ def calm(repetitions):
     return found if len(found) >= 3 else repetitions
 
 
-def keep(result, file, keys):
-    "Write a run into `file`, beside those that differ in one of the `keys`."
-    results = json.loads(file.read_text()) if file.exists() else {}
-    results[', '.join(str(result[key]) for key in keys)] = result
-    write(results, file)
+def speed(repetitions, tokens):
+    "A row of a table: tokens a second, the peak of memory, and what others used meanwhile."
+    found = calm(repetitions)
+    speeds = [tokens/r['seconds'] for r in found]
+    return {'tokens_per_s': median(speeds), 'lowest': min(speeds), 'highest': max(speeds),
+            'memory': max(r['memory'] for r in found), 'others': max(r['others'] for r in found), 'repetitions': found}
 
+
+# Workers: processes of a script, started with `worker TASK`; one computes at a time
+
+def serve(repetition_of, task):
+    "In a worker: a repetition for every line that comes in; its answers are JSON, a line each."
+    answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    def answer(found): print(json.dumps(found), file=answers, flush=True)
+    with ExitStack() as stack:
+        try:
+            repetition = repetition_of(task, stack)
+            repetition()  # warms up
+            answer({})
+            for _ in sys.stdin: answer(undisturbed(repetition) | {'memory': peak_of(task['device'])})
+        except Exception as error: answer({'error': f'{type(error).__name__}: {error}'.splitlines()[0]})
+
+
+class Worker:
+    def __init__(self, script, task):
+        command = [sys.executable, '-W', 'ignore', script, 'worker', json.dumps(task)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        answer = json.loads(line) if line else {'error': 'its process ended (out of memory?)'}
+        if 'error' in answer: raise RuntimeError(answer['error'])
+        return answer
+
+    def repeat(self):
+        with suppress(BrokenPipeError): print('once more', file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def close(self):
+        with suppress(BrokenPipeError): self.process.communicate()
+
+
+@contextmanager
+def workers(names, script, task):
+    "Those that could be started and have warmed up, by name."
+    found = {}
+    try:
+        for name in names:
+            found[name] = Worker(script, {**task, 'name': name})
+            try: found[name].answer()
+            except RuntimeError as error:
+                print(f'{name} is left out: {error}', file=sys.stderr)
+                found.pop(name).close()
+        yield found
+    finally:
+        for worker in found.values(): worker.close()
+
+
+def interleaved(names, script, task, rounds, times=1, anew=False):
+    """The repetitions of every worker, by name: in a round each of them makes so many `times`, in random order. They
+    live as long as all rounds; with `anew` each is started for a round."""
+    rng = random.Random(0)
+    with workers([] if anew else names, script, task) as living:
+        found = {name: [] for name in (names if anew else living)}
+        for i, name in ((i, name) for i in range(rounds) for name in rng.sample(list(found), len(found))):
+            with workers([name], script, task) if anew else nullcontext(living) as here:
+                new = [here[name].repeat() for _ in range(times)] if name in here else []
+            if not new:
+                del found[name]
+                continue
+            found[name] += new
+            print(f'round {i + 1} of {rounds}: {name}:', *(f"{r['seconds']:.2f} s" for r in new), file=sys.stderr)
+    return found
+
+
+def head(*columns):
+    "The first lines of a Markdown table; the column of names has no title."
+    print('| | ' + ' | '.join(columns) + ' |', '|---'*(len(columns) + 1) + '|', sep='\n')
+
+
+# Small pieces
+
+def descend(optimizer, loss, rate=None):
+    "A step of the optimizer, at that learning rate."
+    if rate is not None: optimizer.param_groups[0]['lr'] = rate
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+# Files of results
 
 def rounded(found):
     "Five digits of a number are enough in a file."
@@ -131,12 +392,3 @@ def write(results, file, form=indented):
     part = file.with_suffix('.part')
     part.write_text(form(results) + '\n', encoding='utf-8')
     part.replace(file)
-
-
-def resumed(file, about):
-    "What is in `file` already, or `about` where there is none; a file of another recipe is not added to."
-    if not file.exists(): return about
-    results = json.loads(file.read_text())
-    if results['recipe'] != about['recipe']:
-        raise SystemExit(f'{file}: made with another recipe, {results["recipe"]}; delete it, or give another --out')
-    return results

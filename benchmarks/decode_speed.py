@@ -7,14 +7,12 @@
 Every model lives in a process of its own, and one computes at a time: repetition i of all of them, in random order,
 comes before repetition i + 1 of any. Method and columns: benchmarks/README.md
 """
-import argparse
 import json
 import os
 import random
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,25 +21,24 @@ from importlib.util import find_spec
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 
-from common import calm, keep, machine, padded, peak_memory, random_ids, random_marian, source_lengths, undisturbed
+from common import (PEERS, Experiment, head, interleaved, machine, padded, random_ids, random_marian, serve,
+                    source_lengths, speed)
 
 SEARCHES, BATCHES, BEAM = ('greedy', 'beam'), ('1', '32', 'all'), 4
 OPUS_VOCAB = 58_101  # pieces of opus-mt-en-de
-SPAWN = get_context('spawn')  # fresh processes: each imports only its own library
 
 
 # The work, the same for everyone
 
-def work(preset, vocab, batch):
-    "The batches of one repetition, out of 200 random sources sorted by length."
+def work(preset, vocab, batch, drawn=200):
+    "The batches of one repetition, out of 200 random sources sorted by length, or of the first of them."
     rng = random.Random(2017)
-    sources = sorted([random_ids(n, vocab, rng) for n in source_lengths(200, rng)], key=len)
+    sources = sorted([random_ids(n, vocab, rng) for n in source_lengths(200, rng)], key=len)[:drawn]
     if batch == '1':
         step = 10 if preset == 'small' else 20
         return [[source] for source in sources[step//2::step]]
-    batches = [sources[i:i + 32] for i in range(0, 200, 32)]
+    batches = [sources[i:i + 32] for i in range(0, drawn, 32)]
     return batches[1:6:2] if batch == '32' else batches
 
 
@@ -85,13 +82,8 @@ def marian(task, batches):
     @torch.inference_mode()
     def decode(i):
         n = tokens_asked(batches[i])
-        outputs = model.generate(
-            input_ids=sources[i],
-            attention_mask=(sources[i] != ids['pad']).long(),
-            do_sample=False,
-            max_new_tokens=n,
-            **settings,
-        )
+        outputs = model.generate(input_ids=sources[i], attention_mask=(sources[i] != ids['pad']).long(),
+                                 do_sample=False, max_new_tokens=n, **settings)
         return (outputs[:, 1:] != ids['eos']).sum(1).tolist()
     return decode
 
@@ -139,9 +131,7 @@ def ct2(task, batches, dtype='float32', threads=None, streams=1):
     settings = {'beam_size': 1} if task['search'] == 'greedy' else {'beam_size': BEAM, 'length_penalty': .6}
     def decode(i):
         n = tokens_asked(batches[i])
-        results = translator.translate_batch(
-            sources[i], max_batch_size=32, max_decoding_length=n, **settings
-        )
+        results = translator.translate_batch(sources[i], max_batch_size=32, max_decoding_length=n, **settings)
         return [len(result.hypotheses[0]) for result in results]
     return decode
 
@@ -160,33 +150,26 @@ def names(batch, device, streams):
     "Whom to measure: for all 200 sentences also batches side by side, and CTranslate2's streams, of one thread each."
     if device != 'cpu': return ['ours', 'Marian']
     if batch != 'all': return list(MODELS)
-    return [
-        'ours int8',
-        f'ours int8, {streams} side by side',
-        'Marian',
-        'CTranslate2 int8',
-        f'CTranslate2 int8, {streams} streams',
-    ]
+    return ['ours int8', f'ours int8, {streams} side by side', 'Marian', 'CTranslate2 int8',
+            f'CTranslate2 int8, {streams} streams']
 
 
-# A worker: a process that makes one repetition whenever it is asked to
+# A worker
 
 def decoder(task, batches, stack):
     "What decodes a batch, given by its number, and the `map` that has it decode many; `stack` ends the threads."
     name, n = task['name'], task['streams']
     if name.endswith('side by side'):
         import torch
-
-        return ours(task, batches, int8=True), stack.enter_context(
-            ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,))
-        ).map
+        pool = ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,))
+        return ours(task, batches, int8=True), stack.enter_context(pool).map
     if name.endswith('streams'): return ct2(task, batches, 'int8', 1, n), stack.enter_context(ThreadPoolExecutor(n)).map
     return MODELS[name](task, batches), map
 
 
 def decoding(task, stack):
     "A function that makes one repetition: it decodes every batch, longest first, and sees that no token is missing."
-    batches = work(task['preset'], task['vocab'], task['batch'])
+    batches = work(task['preset'], task['vocab'], task['batch'], task.get('drawn', 200))
     order = range(len(batches))[::-1]
     decode, many = decoder(task, batches, stack)
     def repetition():
@@ -198,97 +181,13 @@ def decoding(task, stack):
     return repetition
 
 
-def memory(device):
-    if device == 'cpu': return peak_memory()
-    import torch
-    return torch.cuda.max_memory_allocated() if device.startswith('cuda') else peak_memory()
-
-
-def serve(pipe, task):
-    with ExitStack() as stack:
-        try:
-            repetition = decoding(task, stack)
-            repetition()  # warms up
-            pipe.send({})
-            while pipe.recv(): pipe.send(undisturbed(repetition) | {'memory': memory(task['device'])})
-        except (EOFError, ConnectionError): pass  # the driver is gone
-        except Exception as error: pipe.send({'error': f'{type(error).__name__}: {error}'.splitlines()[0]})
-
-
 # The driver
-
-class Worker:
-    def __init__(self, task):
-        self.pipe, theirs = SPAWN.Pipe()
-        self.process = SPAWN.Process(target=serve, args=(theirs, task))
-        self.process.start()
-        theirs.close()  # the worker's end is now its alone, so that each notices the end of the other
-
-    def answer(self):
-        try: answer = self.pipe.recv()
-        except (EOFError, ConnectionError): answer = {'error': 'its process ended (out of memory?)'}
-        if 'error' in answer: raise RuntimeError(answer['error'])
-        return answer
-
-    def repeat(self):
-        self.pipe.send(True)
-        return self.answer()
-
-    def close(self):
-        self.pipe.close()
-        self.process.join()
-
-
-@contextmanager
-def started(names, task):
-    "The workers that could be started and have warmed up, by name."
-    workers = {}
-    try:
-        for name in names:
-            workers[name] = Worker({**task, 'name': name})
-            try: workers[name].answer()
-            except RuntimeError as error:
-                print(f'{name} is left out: {error}', file=sys.stderr)
-                workers.pop(name).close()
-        yield workers
-    finally:
-        for worker in workers.values(): worker.close()
-
-
-def interleaved(names, task, repetitions):
-    "Every repetition of every worker."
-    rng = random.Random(0)
-    with started(names, task) as workers:
-        found = {name: [] for name in workers}
-        for i in range(repetitions):
-            for name in rng.sample(list(workers), len(workers)):
-                found[name].append(workers[name].repeat())
-                print(f"{i + 1} of {repetitions}: {name}: {found[name][-1]['seconds']:.2f} s", file=sys.stderr)
-    return found
-
-
-def row(repetitions, sentences, tokens):
-    found = calm(repetitions)
-    seconds = median(r['seconds'] for r in found)
-    return {
-        'sentences_per_s': sentences / seconds,
-        'tokens_per_s': tokens / seconds,
-        'lowest': tokens / max(r['seconds'] for r in found),
-        'highest': tokens / min(r['seconds'] for r in found),
-        'memory': max(r['memory'] for r in found),
-        'others': max(r['others'] for r in found),
-        'repetitions': found,
-    }
-
 
 def ratio(result, name):
     "To Marian; none if Marian was left out."
     rows = result['rows']
-    return (
-        f"{rows[name]['tokens_per_s'] / rows['Marian']['tokens_per_s']:.2f}"
-        if name in rows and 'Marian' in rows
-        else ''
-    )
+    if name not in rows or 'Marian' not in rows: return ''
+    return f"{rows[name]['tokens_per_s']/rows['Marian']['tokens_per_s']:.2f}"
 
 
 def title(result):
@@ -297,110 +196,86 @@ def title(result):
 
 
 def report(result):
-    print(
-        f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}; "
-        f"batch: {title(result)}; {result['sentences']} sentences, {result['tokens']:,} tokens a repetition; "
-        f"{result['hardware']}, torch {result['versions']['torch']}\n"
-    )
-    print(
-        '| | sentences/s | tokens/s | lowest to highest | it ÷ Marian | peak memory, MiB | others, cores |',
-        '|---|---|---|---|---|---|---|',
-        sep='\n',
-    )
+    print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}; batch: {title(result)}; "
+          f"{result['sentences']} sentences, {result['tokens']:,} tokens a repetition; {result['hardware']}, "
+          f"torch {result['versions']['torch']}\n")
+    head('sentences/s', 'tokens/s', 'lowest to highest', 'it ÷ Marian', 'peak memory, MiB', 'others, cores')
     for name, row in result['rows'].items():
-        print(
-            f"| {name} | {row['sentences_per_s']:,.1f} | {row['tokens_per_s']:,.0f} "
-            f"| {row['lowest']:,.0f} to {row['highest']:,.0f} | {ratio(result, name)} "
-            f"| {row['memory'] / 2**20:,.0f} | {row['others']:.2f} |",
-            flush=True,
-        )
+        print(f"| {name} | {row['sentences_per_s']:,.1f} | {row['tokens_per_s']:,.0f} "
+              f"| {row['lowest']:,.0f} to {row['highest']:,.0f} | {ratio(result, name)} "
+              f"| {row['memory']/2**20:,.0f} | {row['others']:.2f} |", flush=True)
 
 
 def overview(results):
     "All ratios in one table."
-    print(
-        '\nSpeed ÷ Marian:\n',
-        '| | ' + ' | '.join(map(title, results)) + ' |',
-        '|---' * (len(results) + 1) + '|',
-        sep='\n',
-    )
+    print('\nSpeed ÷ Marian:\n')
+    head(*map(title, results))
     for name in dict.fromkeys(name for result in results for name in result['rows']):
         print(f'| {name} | ' + ' | '.join(ratio(result, name) for result in results) + ' |')
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    option = parser.add_argument
-    option('--preset', choices=('small', 'base', 'big', 'opus-mt'), default='small',
-           help=f'size of the model (small); opus-mt: base with SiLU and {OPUS_VOCAB:,} pieces')
-    option('--vocab', type=int, help='size of the shared vocabulary (10000)')
-    option('--search', nargs='+', choices=SEARCHES, default=SEARCHES, help=f'greedy, beam: of {BEAM} (both)')
-    option(
-        '--batch',
-        nargs='+',
-        choices=BATCHES,
-        default=BATCHES,
-        help='1, 32, all: 200 sentences in batches of 32 (all three)',
-    )
-    option('--device', default='auto', help='cpu, cuda, … (auto: a GPU where there is one)')
-    option('--dtype', choices=('float32', 'bfloat16'), help='of ours and Marian (bfloat16 on a GPU, else float32)')
-    option('--repetitions', type=int, default=5, help='timed repetitions of each (5)')
-    option('--only', help='nothing but ours and what starts with one of these: Marian,CTranslate2')
-    option('--json', nargs='?', const=Path(__file__).parent/'results/decode_speed.json', type=Path, metavar='FILE',
-           help='write the results into FILE (benchmarks/results/decode_speed.json)')
-    return parser.parse_args()
-
-
 def converted(*args):
     "`convert` in a process of its own."
-    process = SPAWN.Process(target=convert, args=args)
+    process = get_context('spawn').Process(target=convert, args=args)
     process.start()
     process.join()
 
 
-def cell(task, folder, only, repetitions):
+def cell(task, folder, only, repetitions, drawn):
     "One search with one size of batch: the results of everyone, reported."
-    batches = work(task['preset'], task['vocab'], task['batch'])
+    batches = work(task['preset'], task['vocab'], task['batch'], drawn)
     task = {**task, 'streams': min(task['threads'], len(batches))}
     wanted = [name for name in names(task['batch'], task['device'], task['streams']) if name.startswith(only)]
     sentences, tokens = sum(map(len, batches)), sum(len(batch)*tokens_asked(batch) for batch in batches)
-    found = interleaved(wanted, {**task, 'folder': folder}, repetitions)
-    result = {
-        **task,
-        'sentences': sentences,
-        'tokens': tokens,
-        'rows': {name: row(found[name], sentences, tokens) for name in found},
-    }
+    found = interleaved(wanted, __file__, {**task, 'folder': folder, 'drawn': drawn}, repetitions)
+    rows = {name: speed(found[name], tokens) for name in found}
+    for row in rows.values(): row['sentences_per_s'] = row['tokens_per_s']*sentences/tokens
+    result = {**task, 'sentences': sentences, 'tokens': tokens, 'rows': rows}
     report(result)
     return result
+
+
+def begun():
+    experiment = Experiment(__file__, __doc__, asked=True)
+    option = experiment.option
+    option('--preset', choices=('tiny', 'small', 'base', 'big', 'opus-mt'), default='small',
+           help=f'size of the model (small); opus-mt: base with SiLU and {OPUS_VOCAB:,} pieces')
+    option('--vocab', type=int, help='size of the shared vocabulary (10000)')
+    option('--search', nargs='+', choices=SEARCHES, default=SEARCHES, help=f'greedy, beam: of {BEAM} (both)')
+    option('--batch', nargs='+', choices=BATCHES, default=BATCHES,
+           help='1, 32, all: 200 sentences in batches of 32 (all three)')
+    option('--device', default='auto', help='cpu, cuda, … (auto: a GPU where there is one)')
+    option('--dtype', choices=('float32', 'bfloat16'), help='of ours and Marian (bfloat16 on a GPU, else float32)')
+    option('--repetitions', type=int, default=5, help='timed repetitions of each (5)')
+    option('--only', help='nothing but ours and what starts with one of these: Marian,CTranslate2')
+    tiny = dict(preset='tiny', vocab=200, search=['beam'], batch=['all'], repetitions=1, device='cpu')
+    return experiment, experiment.begin(**tiny)
 
 
 def main():
     import torch
     from transformer_nb.core import default_device
     from transformer_nb.transformer import preset
-    args = arguments()
+    experiment, args = begun()
     opus = args.preset == 'opus-mt'
     size, vocab = 'base' if opus else args.preset, args.vocab or (OPUS_VOCAB if opus else 10_000)
-    device, threads, cfg = (
-        default_device(args.device),
-        torch.get_num_threads(),
-        asdict(preset(size, vocab_size=vocab)),
-    )
+    device, threads, cfg = default_device(args.device), torch.get_num_threads(), asdict(preset(size, vocab_size=vocab))
     only = '' if args.only is None else ('ours', *filter(None, args.only.split(',')))
     os.environ |= {'OMP_NUM_THREADS': str(threads), 'HF_HUB_OFFLINE': '1', 'TRANSFORMERS_VERBOSITY': 'error'}
     task = {'preset': args.preset, 'vocab': vocab, 'cfg': cfg, 'device': str(device), 'threads': threads,
             'dtype': args.dtype or ('bfloat16' if device.type == 'cuda' else 'float32'),
             'hardware': machine(device),
-            'versions': {name: version(name) for name in ('torch', 'transformers', 'ctranslate2') if find_spec(name)}}
+            'versions': {name: version(name) for name in ('torch', *PEERS) if find_spec(name)}}
     results = []
     with tempfile.TemporaryDirectory() as folder:
         ct2 = device.type == 'cpu' and 'CTranslate2' in (args.only or 'CTranslate2')
         converted(cfg, 'swish' if opus else 'relu', folder, ct2)
+        experiment.peers = PEERS[:1 + ct2]
         for search, batch in product(args.search, args.batch):
-            results.append(cell({**task, 'search': search, 'batch': batch}, folder, only, args.repetitions))
-            if args.json: keep(results[-1], args.json, ('hardware', 'preset', 'vocab', 'dtype', 'search', 'batch'))
+            task |= {'search': search, 'batch': batch}
+            results.append(cell(task, folder, only, args.repetitions, 4 if args.tiny else 200))
+            experiment.keep(results[-1], 'hardware', 'preset', 'vocab', 'dtype', 'search', 'batch', seeds=[7])
     overview(results)
 
 
-if __name__ == '__main__': main()
+if __name__ == '__main__': serve(decoding, json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()

@@ -9,7 +9,6 @@ does it, then the commands of `tnb-data recipe` follow. What is typed besides, s
 model trained for minutes on 13,573 pairs does not translate: the walk is tested, not the score. Each command, its
 answer and its minutes go into results/dry_run.json.
 """
-import argparse
 import json
 import os
 import re
@@ -18,12 +17,11 @@ import sys
 import time
 from pathlib import Path
 
-from common import cpu_name, write
+from common import ROOT, Experiment, cores, cpu_name, digest
 
 from transformer_nb.data.corpora import load_corpus, read_parallel
 from transformer_nb.train.recipes import commands, load_recipe
 
-OUT, RUNS = Path(__file__).parent/'results'/'dry_run.json', Path(__file__).parents[1]/'runs'
 TRAIN = ['news-test2008', 'newssyscomb2009', *(f'newstest{year}' for year in range(2009, 2013))]
 HELD_OUT, PAIRS = 'newstest2013', 500
 PROGRESS = re.compile(r'^ *\d+% \|.*\n', re.M)
@@ -32,6 +30,9 @@ SMALLER = {  # more options of each command; of an option that is typed twice th
     'train': '--preset tiny --batch-tokens 1536 --grad-accum-steps 1 --warmup 300 --save-every 100 --threads 1 '
              '--minutes {minutes:g}',
     'eval': '--json'}
+TINY = {  # to run through all of the code
+    'prepare': '--vocab-size 300', 'eval': '--json',
+    'train': '--preset tiny --batch-tokens 512 --grad-accum-steps 1 --warmup 2 --save-every 1 --threads 1 --steps 3'}
 
 
 def pairs_of(folder, name, src, tgt):
@@ -67,7 +68,7 @@ def typed(what, command, place, minutes):
 
 
 def rehearse(recipe, folder, place, minutes):
-    "All commands but those that fetch; what came of them."
+    "All commands but those that fetch; what came of them, and the corpus' digest."
     data = recipe.data
     pairs = lay_out(folder, place/data['folder'], data['src'], data['tgt'])
     steps, answers = [], {}
@@ -80,20 +81,21 @@ def rehearse(recipe, folder, place, minutes):
     return {'recipe': recipe.name, 'pairs': pairs, 'test': f'{HELD_OUT}, first {len(corpus[test]):,} pairs',
             'steps': steps, 'bleu': scores['BLEU']['score'], 'signature': scores['BLEU']['signature'],
             'source': data['example'], 'translation': answers['translate'].strip(),
-            'cores': len(os.sched_getaffinity(0)), 'cpu': cpu_name()}
+            'cores': cores(), 'cpu': cpu_name()}, digest(corpus)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('folder', type=Path, help='Folder of the test sets')
-    parser.add_argument('--recipe', default='wmt14-en-de-base', help='Whose commands are typed')
-    parser.add_argument('--minutes', type=float, default=12, help='Of training')
-    parser.add_argument('--place', type=Path, default=RUNS/'dry-run', help='Directory to work in; must be new')
-    parser.add_argument('--out', type=Path, default=OUT, help='File of the results')
-    args = parser.parse_args()
+    experiment = Experiment(__file__, __doc__)
+    option = experiment.option
+    option('folder', type=Path, help='Folder of the test sets')
+    option('--recipe', default='wmt14-en-de-base', help='Whose commands are typed')
+    option('--minutes', type=float, default=12, help='Of training')
+    option('--place', type=Path, default=ROOT/'runs'/'dry-run', help='Directory to work in; must be new')
+    args = experiment.begin()
+    if args.tiny: SMALLER.update(TINY)
     if args.place.exists(): raise SystemExit(f'{args.place}: is there already; choose another one with --place')
-    found = rehearse(load_recipe(args.recipe), args.folder, args.place, args.minutes)
-    write(found, args.out)
+    found, experiment.facts['corpus'] = rehearse(load_recipe(args.recipe), args.folder, args.place, args.minutes)
+    experiment.save(found)
     print(f"BLEU {found['bleu']:.2f} {found['signature']}\n{found['source']}\n{found['translation']}")
 
 

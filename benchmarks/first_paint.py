@@ -8,11 +8,11 @@ was loaded (kB); then the weight of each page of the site with all that it loads
 """
 import statistics
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from common import ROOT, Experiment
+
 sys.path.insert(0, str(ROOT/'tools'))
-from browser import page, served  # noqa: E402
+from browser import page, served
 
 LINE = dict(offline=False, latency=150, downloadThroughput=1.6e6/8, uploadThroughput=1.6e6/8)
 SLOWER, TIMES = 4, 5
@@ -33,13 +33,13 @@ def first_paint(address):
         return *seen.run(PAINTS), sum(size for _, size, _ in seen.run(LOADED))
 
 
-def weights(folder, address):
+def weights(folder, address, most):
     "What each page of the site loads before anybody scrolls or clicks, in kB, by its name."
     found = {}
     with page() as seen:
         seen.tell('Network.enable')
         seen.tell('Network.setCacheDisabled', cacheDisabled=True)
-        for path in sorted(folder.rglob('*.html')):
+        for path in sorted(folder.rglob('*.html'))[:most]:
             name = path.relative_to(folder).as_posix()
             seen.open(f'{address}/{name}')
             found[name] = sum(size for _, size, _ in seen.run(LOADED))
@@ -47,15 +47,17 @@ def weights(folder, address):
 
 
 def main():
-    folder = ROOT/'_docs'
+    experiment, folder = Experiment(__file__, __doc__, asked=True), ROOT/'_docs'
+    times, most = (1, 1) if experiment.begin().tiny else (TIMES, None)
     if not (folder/'index.html').exists(): sys.exit('first_paint: _docs/index.html is not there; make docs builds it')
     with served(folder) as address:
-        times = [first_paint(f'{address}/index.html') for _ in range(TIMES)]
-        for first, largest, size in times: print(f'first paint {first:.2f} s, largest {largest:.2f} s, {size:.0f} kB')
-        print(f'slowest of {TIMES}: {max(first for first, _, _ in times):.2f} s')
-        sizes = weights(folder, address)
+        paints = [first_paint(f'{address}/index.html') for _ in range(times)]
+        for first, largest, size in paints: print(f'first paint {first:.2f} s, largest {largest:.2f} s, {size:.0f} kB')
+        print(f'slowest of {times}: {max(first for first, _, _ in paints):.2f} s')
+        sizes = weights(folder, address, most)
     for name, size in sorted(sizes.items(), key=lambda item: item[1]): print(f'{size:6.0f} kB  {name}')
     print(f'{statistics.median(sizes.values()):6.0f} kB  median of {len(sizes)} pages')
+    experiment.save({'first paint, largest, kB': paints, 'kB': sizes})
 
 
 if __name__ == '__main__': main()

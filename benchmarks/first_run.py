@@ -8,13 +8,12 @@ validation split, how many of its sentences come out as the grammar has them, an
 search); at the end the same for the average of the last five checkpoints. The runs differ in their seeds alone.
 `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
 """
-import argparse
-import time
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from common import cpu_name, write
+from common import Experiment, digest, few, seeds
 
 from transformer_nb import checkpoints
 from transformer_nb.core import seed_everything
@@ -25,7 +24,6 @@ from transformer_nb.decode.search import greedy
 from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
-OUT = Path(__file__).parent/'results'/'first_run.json'
 RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'batch_tokens': 1536, 'warmup': 200,
           'lr_factor': .8, 'corpus_size': 40_000}
 SHOWN = 3  # sentences whose translations are kept
@@ -43,8 +41,12 @@ def examiner(tokenizer, pairs, seen):
     return examine
 
 
+def one_run(corpus, tokenizer, steps, seed):
+    "Its checkpoints, and the average of the last five of them."
+    with TemporaryDirectory() as folder: return train(corpus, tokenizer, steps, seed, Path(folder)/'run')
+
+
 def train(corpus, tokenizer, steps, seed, folder):
-    "One run: its checkpoints, and the average of the last five of them."
     settings = dict(batch_tokens=RECIPE['batch_tokens'], warmup=RECIPE['warmup'], lr_scale=RECIPE['lr_factor'])
     seed_everything(seed)
     model = Transformer(preset(RECIPE['preset'], vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'],
@@ -52,36 +54,31 @@ def train(corpus, tokenizer, steps, seed, folder):
     seen, pairs = [], corpus['val'].pairs
     trainer = Trainer(model, tokenizer=tokenizer, train=corpus['train'].pairs, val=pairs, out=folder,
         score=examiner(tokenizer, pairs, seen),
-        cfg=TrainingConfig(**settings, steps=steps, save_every=50, seed=seed, device='cpu', threads=1))
+        cfg=TrainingConfig(**settings, steps=steps, save_every=min(steps, 50), seed=seed, device='cpu', threads=1))
     trainer.fit()
     model.load_state_dict(checkpoints.load(folder).model.state_dict())
     averaged = trainer.validate()
     keys = ('step', 'loss', 'val_loss', 'perplexity', 'score')
     rows = [{key: entry[key] for key in keys if key in entry} for entry in [*trainer.log, averaged]]
     *rows, averaged = (row | {'translations': found} for row, found in zip(rows, seen))
-    return {'seed': seed, 'checkpoints': rows, 'averaged': averaged}
+    return {'checkpoints': rows, 'averaged': averaged}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--steps', type=int, default=800)
-    parser.add_argument('--seeds', type=int, default=3)
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
-    start, cpu = time.perf_counter(), time.process_time()
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('--steps', type=int, default=800)
+    experiment.option('--seeds', type=int, default=3)
+    args = experiment.begin(steps=2, seeds=1)
+    if args.tiny: RECIPE.update(corpus_size=2000, vocab_size=300)
+    torch.set_num_threads(1)
     corpus = load_corpus('builtin', n_train=RECIPE['corpus_size'])
+    if args.tiny: corpus.splits['val'] = few(corpus, 3)['val']
+    experiment.facts['corpus'] = digest(corpus)
     tokenizer = train_tokenizer((side for pair in corpus['train'].pairs for side in pair), RECIPE['vocab_size'])
-    shown, runs = corpus['val'].pairs[:SHOWN], []
-    for seed in range(args.seeds):
-        with TemporaryDirectory() as folder:
-            runs.append(train(corpus, tokenizer, args.steps, seed, Path(folder)/'run'))
-        write({
-            'recipe': RECIPE, 'steps': args.steps, 'command': 'python benchmarks/first_run.py',
-            'machine': f'{cpu_name()}, 1 thread', 'torch': torch.__version__,
-            'minutes': round((time.perf_counter() - start)/60, 1),
-            'cpu_minutes': round((time.process_time() - cpu)/60, 1),
-            'sources': [en for en, _ in shown], 'references': [de for _, de in shown],
-            'tested': len(corpus['val'].pairs), 'runs': runs}, args.out)
+    shown = corpus['val'].pairs[:SHOWN]
+    experiment.grid({'recipe': RECIPE, 'steps': args.steps, 'sources': [en for en, _ in shown],
+                     'references': [de for _, de in shown], 'tested': len(corpus['val'].pairs)},
+                    [{'seed': seed} for seed in seeds(args)], partial(one_run, corpus, tokenizer, args.steps))
 
 
 if __name__ == '__main__': main()

@@ -15,14 +15,13 @@ each length; counted are the words that are `right`, at their position, and thos
 results/fixed_vector.json, which nbs/further/fixed_vector.ipynb reads. `cpu_minutes` are of computing, training and
 search together.
 """
-import argparse
 import time
 from collections import Counter
-from pathlib import Path
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from common import machine, write
+from common import Experiment, descend
 
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.data.tokenizer import BOS, EOS, PAD, UNK
@@ -31,7 +30,6 @@ from transformer_nb.experiments.table2 import greedy_anew
 from transformer_nb.optimizer import adam, lrate
 from transformer_nb.transformer import Transformer, preset
 
-OUT = Path(__file__).parent/'results'/'fixed_vector.json'
 WORDS = ('dog cat child woman man boy girl garden house key book car sun king duck farm hill river road bread milk '
          'song doll hat shoe tree bird door').split()
 FIRST = UNK + 1  # id of the first word
@@ -106,12 +104,9 @@ def train_to(model, optimizer, steps, factor, generator):
     model.train()
     device = model.embedding.weight.device
     for step in steps:
-        optimizer.param_groups[0]['lr'] = lrate(step, RECIPE['d_model'], RECIPE['warmup'], factor)
         src, tgt_in, tgt_out = (ids.to(device) for ids in some_batch(generator))
         loss = F.cross_entropy(model(src, tgt_in).flatten(0, 1), tgt_out.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss, lrate(step, RECIPE['d_model'], RECIPE['warmup'], factor))
 
 
 def example(model, length):
@@ -121,35 +116,33 @@ def example(model, length):
     return {'read': name(target[0, :-1].tolist()), 'written': name(written(model, src)[0])}
 
 
-def one_run(name, state, factor, seed, device):
+def one_run(device, model, state, lr_factor, seed):
     "Train a model, and measure at each mark."
     cpu = time.process_time()
     seed_everything(seed)
-    model, generator, done = build(name, state).to(device), torch.Generator().manual_seed(seed), 0
+    model, generator, done = build(model, state).to(device), torch.Generator().manual_seed(seed), 0
     optimizer, right, kept = adam(model), {}, {}
     for mark in RECIPE['marks']:
-        train_to(model, optimizer, range(done + 1, mark + 1), factor, generator)
+        train_to(model, optimizer, range(done + 1, mark + 1), lr_factor, generator)
         right[mark], kept[mark] = zip(*(score(model, length) for length in RECIPE['lengths']))
         done = mark
-    return {'model': name, 'state': state, 'lr_factor': factor, 'seed': seed,
-            'weights': sum(p.numel() for p in model.parameters()), 'right': right, 'kept': kept,
+    return {'weights': sum(p.numel() for p in model.parameters()), 'right': right, 'kept': kept,
             'examples': [example(model, length) for length in EXAMPLES],
             'cpu_minutes': round((time.process_time() - cpu)/60, 2)}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--device', default='auto')
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
-    device, found = default_device(args.device), []
-    for name, state, factor, seeds in RUNS:
-        for seed in range(seeds):
-            found.append(one_run(name, state, factor, seed, device))
-            print(name, state, factor, seed, found[-1]['right'][RECIPE['steps']], flush=True)
-            write({'command': 'python benchmarks/fixed_vector.py', 'recipe': RECIPE, 'machine': machine(device),
-                   'torch': torch.__version__, 'cpu_minutes': round(sum(run['cpu_minutes'] for run in found), 1),
-                   'runs': found}, args.out)
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('--device', default='auto')
+    args = experiment.begin(device='cpu')
+    if args.tiny:
+        RECIPE.update(steps=2, marks=[1, 2], lists_per_length=2)
+        globals().update(RUNS=[(name, state, factor, 1) for name, state, factor, _ in RUNS[:3]])
+    device, most = default_device(args.device), max(run[-1] for run in RUNS)
+    experiment.facts['seeds'] = list(range(most))
+    jobs = [{'model': name, 'state': state, 'lr_factor': factor, 'seed': seed}
+            for name, state, factor, seeds in RUNS for seed in range(seeds)]
+    experiment.grid({'recipe': RECIPE}, jobs, partial(one_run, device), device=device)
 
 
 if __name__ == '__main__': main()

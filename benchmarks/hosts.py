@@ -24,13 +24,11 @@ from statistics import median
 from time import perf_counter, sleep
 
 import psutil
-from common import cpu_name, lines, random_ids, rounded, write
+from common import ROOT, Experiment, cpu_name, lines, random_ids, rounded
 
-ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT/'tests'))
-from hosts import Host, Hosts, Run, run, why_not  # noqa: E402
+from hosts import Host, Hosts, Run, run, why_not
 
-RESULTS = ROOT/'benchmarks'/'results'/'hosts.json'
 RATES = {'none': None, '10 Gbit/s': 10, '1 Gbit/s': 1}
 MODELS = {'tiny': 1000, 'small': 10_000, 'base': 37_000}  # with their vocabularies
 MICRO_BATCHES = 2, 4, 8                                   # per step, over all hosts
@@ -225,14 +223,14 @@ def lose(how, comes, retries):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('what', choices=('exchange', 'lost'))
-    parser.add_argument('--hosts', type=int, default=4, help='The most hosts that exchange')
-    parser.add_argument('--models', nargs='+', default=list(MODELS), choices=MODELS)
-    parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--json', action='store_true', help='Keep the results')
-    parser.add_argument('--worker', type=int, help=argparse.SUPPRESS)  # what runs on a host: its number
-    args = parser.parse_args()
+    experiment = Experiment(__file__, __doc__, asked=True)
+    option = experiment.option
+    option('what', choices=('exchange', 'lost'))
+    option('--hosts', type=int, default=4, help='The most hosts that exchange')
+    option('--models', nargs='+', default=list(MODELS), choices=MODELS)
+    option('--rounds', type=int, default=3)
+    option('--worker', type=int, help=argparse.SUPPRESS)  # what runs on a host: its number
+    args = experiment.begin(hosts=2, models=['tiny'], rounds=1)
     if args.worker is not None: return Worker(args.worker, args.hosts).obey()
     if reason := why_not(): sys.exit(f'hosts.py: {reason}')
     if args.what == 'exchange':
@@ -240,11 +238,12 @@ def main():
         show(results)
     else:
         results = {'lost': {}}
-        for name, case in LOSSES.items():
+        for name, case in list(LOSSES.items())[:1 if args.tiny else None]:
             results['lost'][name] = lose(*case)
             print(name, results['lost'][name], flush=True)
-    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    if args.json: write(rounded(before | results), RESULTS, lines)
+    if not experiment.file: return
+    before = experiment.resumed({}, recipe=())
+    experiment.save(rounded(before | results), lines)
 
 
 if __name__ == '__main__': main()

@@ -7,16 +7,15 @@ the lesson on regularization reads. Perplexity and accuracy are those of the val
 and word piece by word piece; BLEU is that of a beam of 4 (sacreBLEU, cased) on the split 'test' and on 'unseen'
 combinations of words. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
 """
-import argparse
 import math
 import statistics
 import time
+from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from common import machine, write
+from common import Experiment, descend, digest, few, seeds
 
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.data.batching import Batches, encode_pairs
@@ -28,7 +27,6 @@ from transformer_nb.optimizer import adam, lrate
 from transformer_nb.train.trainer import batch_loss, with_fast_parts
 from transformer_nb.transformer import Transformer, preset
 
-OUT = Path(__file__).parent/'results'/'label_smoothing.json'
 RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'batch_tokens': 1536, 'warmup': 200,
           'lr_factor': .8, 'corpus_size': 40_000}
 
@@ -37,11 +35,8 @@ def train(model, pairs, steps, seed):
     optimizer, device = adam(with_fast_parts(model)), next(model.parameters()).device
     batches = Batches(pairs, RECIPE['batch_tokens'], seed)
     for i, (_, rows) in enumerate(islice(batches.micro_batches(), steps), 1):
-        optimizer.param_groups[0]['lr'] = lrate(i, model.cfg.d_model, RECIPE['warmup'], RECIPE['lr_factor'])
         loss, _ = batch_loss(model, batches.collate(rows).to(device))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss, lrate(i, model.cfg.d_model, RECIPE['warmup'], RECIPE['lr_factor']))
         if i % 100 == 0: print(f'  step {i:,}  loss {loss.item():.3f}', flush=True)
 
 
@@ -60,8 +55,7 @@ def validate(model, pairs):
     return {'perplexity': math.exp(nll/tokens), 'accuracy': right/tokens, 'confidence': sure/tokens}
 
 
-def one_run(corpus, tokenizer, smoothing, seed, steps, device):
-    print(f'smoothing {smoothing}, seed {seed}', flush=True)
+def one_run(corpus, tokenizer, steps, device, smoothing, seed):
     start, cpu = time.perf_counter(), time.process_time()
     seed_everything(seed)
     cfg = preset(RECIPE['preset'], vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'], dropout=RECIPE['dropout'],
@@ -76,8 +70,7 @@ def one_run(corpus, tokenizer, smoothing, seed, steps, device):
         found |= {f'bleu_{name}': bleu['score'], 'signature': bleu['signature']}
     found['minutes'] = round((time.perf_counter() - start)/60, 2)
     found['cpu_minutes'] = round((time.process_time() - cpu)/60, 2)
-    print(f'  {found}', flush=True)
-    return {'smoothing': smoothing, 'seed': seed} | found
+    return found
 
 
 def means(runs):
@@ -92,31 +85,22 @@ def means(runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--steps', type=int, default=700)
-    parser.add_argument('--seeds', type=int, default=2)
-    parser.add_argument('--smoothing', type=float, nargs='+', default=[0., .1, .2])
-    parser.add_argument('--device', default='auto')
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
-    device = default_device(args.device)
-    corpus = load_corpus('builtin', n_train=RECIPE['corpus_size'])
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('--steps', type=int, default=700)
+    experiment.option('--seeds', type=int, default=2)
+    experiment.option('--smoothing', type=float, nargs='+', default=[0., .1, .2])
+    experiment.option('--device', default='auto')
+    args = experiment.begin(steps=2, seeds=1, smoothing=[0., .1], device='cpu')
+    if args.tiny: RECIPE.update(corpus_size=2000, vocab_size=300)
+    corpus, device = load_corpus('builtin', n_train=RECIPE['corpus_size']), default_device(args.device)
+    if args.tiny: corpus.splits |= {name: few(corpus, 3)[name] for name in corpus.splits if name != 'train'}
+    experiment.facts['corpus'] = digest(corpus)
     tokenizer = train_tokenizer((side for pair in corpus['train'].pairs for side in pair), RECIPE['vocab_size'])
-    about = {
-        'recipe': RECIPE,
-        'steps': args.steps,
-        'seeds': list(range(args.seeds)),
-        'command': 'python benchmarks/label_smoothing.py',
-        'machine': machine(device),
-        'torch': torch.__version__,
-    }
-    runs = []
-    for seed in range(args.seeds):
-        for smoothing in args.smoothing:
-            runs.append(one_run(corpus, tokenizer, smoothing, seed, args.steps, device))
-            result = about | {'signature': runs[0]['signature'], 'minutes': round(sum(r['minutes'] for r in runs), 1),
-                'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1), 'means': means(runs), 'runs': runs}
-            write(result, args.out)
+    runs = experiment.grid(
+        {'recipe': RECIPE, 'steps': args.steps, 'seeds': seeds(args)},
+        [{'smoothing': smoothing, 'seed': seed} for seed in seeds(args) for smoothing in args.smoothing],
+        partial(one_run, corpus, tokenizer, args.steps, device),
+        lambda runs: {'signature': runs[0]['signature'], 'means': means(runs)}, device=device)
     for row in means(runs):
         print('  '.join(f'{k} {v:.3f}' if isinstance(v, float) else f'{k} {v}' for k, v in row.items()))
 

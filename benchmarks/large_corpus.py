@@ -9,7 +9,6 @@
 Words are drawn by Zipf's law from a made vocabulary, so text and lengths are like those of news; no sentence means
 anything. `train` compares with 10,000 pairs (memory) and with the pairs of some shards in memory (tokens/s).
 """
-import argparse
 import json
 import random
 import re
@@ -24,10 +23,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import torch
-from common import cpu_name, keep
+from common import Experiment, cpu_name
 
-OUT = Path(__file__).parent/'results'/'large_corpus.json'
-WORDS, PART = 200_000, 10_000
+WORDS, PART, VOCAB, FEW = 200_000, 10_000, '32000', 10_000
 MODEL = ['--preset', 'tiny', '--batch-tokens', '4096', '--device', 'cpu', '--threads', '1', '--seed', '1']
 
 
@@ -89,7 +87,7 @@ PREPARE = 'from transformer_nb.cli import data_command; data_command()'
 
 def prepare(folder, workers):
     n_pairs = int(subprocess.check_output(['wc', '-l', folder/'train.en']).split()[0])
-    run = Watch([PREPARE, 'prepare', str(folder), '--out', str(folder/'shards'), '--vocab-size', '32000',
+    run = Watch([PREPARE, 'prepare', str(folder), '--out', str(folder/'shards'), '--vocab-size', VOCAB,
                  '--workers', str(workers)])
     print(*run.lines[-1:], sep='\n')
     assert run.status == 0
@@ -132,7 +130,7 @@ def few(folder, n_pairs):
     for name in ('train.en', 'train.de'):
         with open(folder/name) as file, open(out/name, 'w') as copy:
             copy.writelines(islice(file, n_pairs))
-    command = [PREPARE, 'prepare', out, '--out', out/'shards', '--vocab-size', '32000']
+    command = [PREPARE, 'prepare', out, '--out', out/'shards', '--vocab-size', VOCAB]
     subprocess.run([sys.executable, '-c', *command], check=True)
     return out/'shards'
 
@@ -141,7 +139,7 @@ def train(folder, steps):
     "Shards of the whole corpus beside 10,000 pairs: the time to the first step, and the memory."
     with tempfile.TemporaryDirectory() as runs:
         return {name: trained(data, Path(runs)/name, steps) for name, data in (
-            ('all pairs', folder/'shards'), ('10,000 pairs', few(folder, 10_000)))}
+            ('all pairs', folder/'shards'), ('10,000 pairs', few(folder, FEW)))}
 
 
 def speed(folder, rounds):
@@ -157,7 +155,7 @@ def speed(folder, rounds):
     memory = IdPairs(np.concatenate([part.ids for part in shards.parts]), np.cumsum(lengths))
     stores = {'shards': shards, 'memory': memory}
     cfg = TrainingConfig(steps=10**6, batch_tokens=4096, device='cpu', seed=1)
-    trainer = Trainer(Transformer(preset('tiny', vocab_size=32_000)), train=memory, cfg=cfg, out='unused')
+    trainer = Trainer(Transformer(preset('tiny', vocab_size=int(VOCAB))), train=memory, cfg=cfg, out='unused')
     streams = {name: prefetch(Batches(store, 4096, 1).stream()) for name, store in stores.items()}
     rates = {name: [] for name in streams}
     for turn in range(rounds + 1):
@@ -180,7 +178,7 @@ def order(folder, epochs=2):
         seen = np.zeros(len(shards), np.int32)
         for batch in batches.epoch(e): seen[batch] += 1
         assert (seen == 1).all()
-    start = batches.n_batches - 20  # over the seam of two epochs
+    start = max(0, batches.n_batches - 20)  # over the seam of two epochs
     one, other = batches.stream(start), Batches(shards, 25_000, seed=1).stream(start + 15)
     for a, b in zip(islice(one, 15, 40), other): assert a.batches[0].src.equal(b.batches[0].src)
     pairs = [shards[i] for i in next(batches.micro_batches())[1]]
@@ -188,21 +186,28 @@ def order(folder, epochs=2):
     return {'pairs': len(shards), 'batches': batches.n_batches, 'tokens_in_first': real}
 
 
+PARTS = {
+    'generate': lambda args: generate(args.folder, args.pairs),
+    'prepare': lambda args: prepare(args.folder, args.workers),
+    'train': lambda args: train(args.folder, args.steps),
+    'speed': lambda args: speed(args.folder, args.steps),
+    'order': lambda args: order(args.folder)}
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('what', choices=('generate', 'prepare', 'train', 'speed', 'order'))
-    parser.add_argument('folder', type=Path)
-    parser.add_argument('--pairs', type=int, default=5_000_000)
-    parser.add_argument('--workers', type=int, default=2)
-    parser.add_argument('--steps', type=int, default=60)
-    parser.add_argument('--json', action='store_true', help='Keep the results, for the lesson on shards')
-    args = parser.parse_args()
-    work = {'generate': lambda: generate(args.folder, args.pairs),
-            'prepare': lambda: prepare(args.folder, args.workers), 'train': lambda: train(args.folder, args.steps),
-            'speed': lambda: speed(args.folder, args.steps), 'order': lambda: order(args.folder)}
-    found = work[args.what]()
+    from transformer_nb.data.shards import Shards
+    experiment = Experiment(__file__, __doc__, asked=True)
+    experiment.option('what', choices=PARTS)
+    experiment.option('folder', type=Path)
+    experiment.option('--pairs', type=int, default=5_000_000)
+    experiment.option('--workers', type=int, default=2)
+    experiment.option('--steps', type=int, default=60)
+    args = experiment.begin(pairs=4000, workers=1, steps=2)
+    if args.tiny: globals().update(WORDS=2000, PART=1000, VOCAB='600', FEW=1000)
+    found = PARTS[args.what](args)
     print(json.dumps(found, indent=1))
-    if args.json and found: keep({'what': args.what, 'found': found, 'on': cpu_name()}, OUT, ('what',))
+    if found: experiment.keep({'what': args.what, 'found': found, 'on': cpu_name()}, 'what',
+                              corpus=Shards(args.folder/'shards').digest)
 
 
 if __name__ == '__main__': main()

@@ -17,7 +17,6 @@ clock, `cpu_minutes` of computing. A part's last parser stays under --runs; try 
 for a GPU:
     --treebank WSJ --d-model 1024 --d-ff 4096 --h 16 --batch-tokens 8192 --steps 100000 --warmup 4000 --lr-factor 1
 """
-import argparse
 import gzip
 import json
 import random
@@ -27,15 +26,13 @@ import time
 import zipfile
 from pathlib import Path
 
-import torch
-from common import keep as keep_result, machine
+from common import Experiment, digest
 
 from transformer_nb.core import default_device
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.experiments.parsing import (
     Parser, Tree, choose, f1, leaves, linearise, plain, read_trees, silver, spell, train_parser, words_of)
 
-OUT = Path(__file__).parent/'results'/'parsing.json'
 SETTINGS = {  # steps and sizes of each part
     'grammar': dict(steps=3200, d_model=128, d_ff=256, dropout=0.0, batch_tokens=1024, warmup=300, lr_factor=0.6),
     'grammar-semi': dict(steps=400, d_model=64, d_ff=128, dropout=0.1, batch_tokens=1024),
@@ -44,7 +41,7 @@ SETTINGS = {  # steps and sizes of each part
     'treebank-semi': dict(steps=3000, d_model=128, d_ff=256, dropout=0.1, batch_tokens=1024, warmup=300, lr_factor=0.6,
                           least=5),
 }
-
+BEAM, FEW = 21, None    # hypotheses; trees to test with, if not all
 TUNABLE = dict(steps=int, d_model=int, d_ff=int, h=int, dropout=float, batch_tokens=int, warmup=int, lr_factor=float,
                least=int)
 
@@ -53,7 +50,8 @@ TUNABLE = dict(steps=int, d_model=int, d_ff=int, h=int, dropout=float, batch_tok
 
 def grammar_trees(**sizes):
     "The built-in corpus as trees, by split."
-    return {name: [read_trees(e.tree)[0] for e in examples] for name, examples in builtin_corpus(**sizes).items()}
+    return {name: [read_trees(e.tree)[0] for e in examples[:None if name == 'train' else FEW]]
+            for name, examples in builtin_corpus(**sizes).items()}
 
 
 def mrg_files(path):
@@ -113,11 +111,12 @@ def news(files, seen, most=25):
 def sentences_of(trees): return [' '.join(words_of(t)) for t in trees]
 
 
-def evaluate(parser, gold, beam=21):
+def evaluate(parser, gold, beam=None):
     """Scores of the best well-formed trees, in percent, and under 'first' those of the search's first hypotheses.
 
     'sound' are the outputs that needed no repair.
     """
+    beam = beam or BEAM
     ranked = parser.hypotheses(sentences_of(gold), beam=beam)
     return scores(gold, map(choose, ranked)) | {'beam': beam, 'first': scores(gold, [parses[0] for parses in ranked])}
 
@@ -127,16 +126,16 @@ def scores(gold, found):
     return f1(gold, [p.tree for p in found]) | {'sound': round(100*sum(p.sound for p in found)/len(found), 2)}
 
 
-def evaluate_weak(parser, gold, beam=21):
+def evaluate_weak(parser, gold):
     """The same of a parser that often finds no tree: the scores are those of `Parser.parse`.
 
     Those under 'chosen' and 'first' are without its second search.
     """
     sentences = sentences_of(gold)
-    ranked = parser.hypotheses(sentences, beam=beam)
+    ranked = parser.hypotheses(sentences, beam=BEAM)
     chosen = list(map(choose, ranked))
-    return f1(gold, [p.tree for p in parser.insist(sentences, chosen, beam=beam)]) | {
-        'beam': beam, 'chosen': scores(gold, chosen), 'first': scores(gold, [parses[0] for parses in ranked])}
+    return f1(gold, [p.tree for p in parser.insist(sentences, chosen, beam=BEAM)]) | {
+        'beam': BEAM, 'chosen': scores(gold, chosen), 'first': scores(gold, [parses[0] for parses in ranked])}
 
 
 def right_branching(tree):
@@ -173,8 +172,8 @@ def grammar(args, keep):
     trees = grammar_trees(n_train=args.n_trees)
     parser, settings = train('grammar', trees['train'], args)
     scores = {name: evaluate(parser, trees[name]) for name in ('test', 'unseen')}
-    beams = {beam: evaluate(parser, trees['test'], beam)['f1'] for beam in (1, 4)} | {21: scores['test']['f1']}
-    keep(about(parser, settings) | {'trees': len(trees['train']), 'scores': scores, 'beams': beams})
+    beams = {beam: evaluate(parser, trees['test'], beam)['f1'] for beam in (1, 4)} | {BEAM: scores['test']['f1']}
+    keep(trees, about(parser, settings) | {'trees': len(trees['train']), 'scores': scores, 'beams': beams})
 
 
 def grammar_semi(args, keep):
@@ -186,7 +185,7 @@ def grammar_semi(args, keep):
     longer, _ = train('grammar-semi', trees['train'][:n], args, 'grammar-few-longer', scale=2.)
     scores = {'gold': evaluate(longer, trees['test']), 'gold, half the steps': evaluate(parser, trees['test']),
               'gold+silver': evaluate(both, trees['test'])}
-    keep(about(both, settings) | {'gold_trees': n, 'silver_trees': len(added), 'scores': scores,
+    keep(trees, about(both, settings) | {'gold_trees': n, 'silver_trees': len(added), 'scores': scores,
         'silver_f1': f1([truth[s] for s in sentences_of(added)], added)['f1']})
 
 
@@ -218,11 +217,9 @@ def curve(args, keep):
         print(f"  {run['scores']}", flush=True)
         others = [r for r in results(args).get('treebank', {}).get('runs', []) if r['trees'] != len(some)]
         runs = sorted([*others, run], key=lambda r: r['trees'])
-        keep(
-            {'runs': runs, 'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1),
-             'baseline': f1(trees['test'], list(map(right_branching, trees['test']))),
-             'lengths': lengths(trees['train'])}
-        )
+        keep(trees, {'runs': runs, 'cpu_minutes': round(sum(r['cpu_minutes'] for r in runs), 1),
+                     'baseline': f1(trees['test'], list(map(right_branching, trees['test']))),
+                     'lengths': lengths(trees['train'])})
 
 
 def treebank_semi(args, keep):
@@ -233,11 +230,9 @@ def treebank_semi(args, keep):
     unlabelled = list(news(args.news, set(sentences_of(trees['dev'] + trees['test']))))[:args.n_news]
     added = silver(parser, unlabelled)
     both, settings = train('treebank-semi', trees['train'] + added, args)
-    keep(
-        about(both, settings)
-        | {'gold_trees': len(trees['train']), 'unlabelled': len(unlabelled), 'silver_trees': len(added),
-           'scores': {'gold': evaluate_weak(parser, trees['test']), 'gold+silver': evaluate_weak(both, trees['test'])}}
-    )
+    scores = {'gold': evaluate_weak(parser, trees['test']), 'gold+silver': evaluate_weak(both, trees['test'])}
+    keep(trees, about(both, settings) | {'gold_trees': len(trees['train']), 'unlabelled': len(unlabelled),
+                                         'silver_trees': len(added), 'scores': scores})
 
 
 PARTS = {'grammar': grammar, 'grammar-semi': grammar_semi, 'treebank': curve, 'treebank-semi': treebank_semi}
@@ -253,23 +248,26 @@ def wanted(args):
     return [part for part in PARTS if (part in args.only if args.only else possible.get(part, True))]
 
 
-def options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--only', nargs='+', choices=PARTS,
-                        help='parts to run (default: all that the given data allow)')
-    parser.add_argument('--treebank', type=Path, help="NLTK's treebank.zip, or a folder with .mrg files")
-    parser.add_argument('--news', type=Path, nargs='+', default=[], help='files of unlabelled sentences')
-    parser.add_argument('--n-news', type=int, default=2500, help='unlabelled sentences to parse')
-    parser.add_argument('--n-trees', type=int, default=40_000, help='trees of the part grammar')
-    parser.add_argument('--shares', type=float, nargs='+', default=[0.25, 0.5, 1.0],
-                        help='of the training trees, for the learning curve')
-    parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--device', default='auto')
-    parser.add_argument('--runs', type=Path, default=Path('runs'))
-    parser.add_argument('--out', type=Path, default=OUT)
+def begun():
+    experiment = Experiment(__file__, __doc__)
+    option = experiment.option
+    option('--only', nargs='+', choices=PARTS, help='parts to run (default: all that the given data allow)')
+    option('--treebank', type=Path, help="NLTK's treebank.zip, or a folder with .mrg files")
+    option('--news', type=Path, nargs='+', default=[], help='files of unlabelled sentences')
+    option('--n-news', type=int, default=2500, help='unlabelled sentences to parse')
+    option('--n-trees', type=int, default=40_000, help='trees of the part grammar')
+    option('--shares', type=float, nargs='+', default=[0.25, 0.5, 1.0],
+           help='of the training trees, for the learning curve')
+    option('--seed', type=int, default=0)
+    option('--device', default='auto')
+    option('--runs', type=Path, default=Path('runs'))
     for name, kind in TUNABLE.items():
-        parser.add_argument('--' + name.replace('_', '-'), type=kind, help="instead of the part's own")
-    return parser.parse_args()
+        option('--' + name.replace('_', '-'), type=kind, help="instead of the part's own")
+    # parsers that have learned nothing find no silver trees: no tiny parts of theirs
+    args = experiment.begin(only=['grammar'], n_trees=300, n_news=3, shares=[1.], steps=3, d_model=16, d_ff=16, h=2,
+                            batch_tokens=256, device='cpu')
+    if args.tiny: globals().update(BEAM=2, FEW=3)
+    return experiment, args
 
 
 def command(part, args):
@@ -282,19 +280,19 @@ def command(part, args):
     return ' '.join(map(str, typed))
 
 
-def results(args): return json.loads(args.out.read_text()) if args.out.exists() else {}
+def results(args): return json.loads(args.file.read_text()) if args.file.exists() else {}
 
 
-def keeper(part, args):
+def keeper(part, experiment):
     "A function that writes what a part has found so far, with the time it took."
-    start, cpu = time.perf_counter(), time.process_time()
+    args = experiment.args
+    experiment.began = time.perf_counter(), time.process_time()
 
-    def keep(found):
-        found = {'part': part, 'command': command(part, args), 'seed': args.seed,
-                 'machine': machine(default_device(args.device)), 'torch': torch.__version__,
-                 'minutes': round((time.perf_counter() - start) / 60, 1),
-                 'cpu_minutes': round((time.process_time() - cpu) / 60, 1)} | found
-        keep_result(found, args.out, ('part',))
+    def keep(trees, found):
+        found = {'part': part, 'seed': args.seed, **experiment.where(default_device(args.device)),
+                 'command': command(part, args), **experiment.minutes(), **found}
+        rows = {name: [[linearise(t)] for t in split] for name, split in trees.items()}
+        experiment.keep(found, 'part', corpus=digest(rows))
         print(json.dumps({k: found[k] for k in ('scores', 'beams', 'cpu_minutes', 'minutes') if k in found}),
               flush=True)
 
@@ -302,10 +300,10 @@ def keeper(part, args):
 
 
 def main():
-    args = options()
+    experiment, args = begun()
     for part in wanted(args):
         print(part, flush=True)
-        PARTS[part](args, keeper(part, args))
+        PARTS[part](args, keeper(part, experiment))
 
 
 if __name__ == '__main__': main()

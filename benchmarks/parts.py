@@ -7,14 +7,11 @@ Every row is a process of its own, one computes at a time, and a round starts ea
 the time without the part over the time with it: 1.10 means that the part earns a tenth. Rows marked `instead` put what
 torch itself offers in its place. Method: benchmarks/README.md
 """
-import argparse
 import json
 import random
 import sys
-from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -24,7 +21,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 import train_speed
-from common import keep, machine, peak_memory, random_ids, source_lengths, undisturbed
+from common import Experiment, calm, head, interleaved, machine, random_ids, serve, source_lengths
 from transformer_nb import core, optimizer
 from transformer_nb.data.batching import make_batch
 from transformer_nb.decode.search import beam_search, greedy
@@ -35,7 +32,7 @@ from transformer_nb.parts.loss import projected_loss
 from transformer_nb.regularization import smoothed_loss
 from transformer_nb.transformer import Transformer, TransformerConfig, preset
 
-VOCAB, STEPS = 10_000, 40  # of decoding: so many tokens for everyone
+STEPS = 40  # of decoding: so many tokens for everyone
 
 
 # Training: a part is a function of the task's parts that takes one back
@@ -66,16 +63,16 @@ TRAINING = {
 }
 
 
-def training(task):
+def training(task, stack):
     "A function that makes one repetition: a step on every batch."
     parts = FAST | TRAINING[task['name']]
     model = Transformer(TransformerConfig(**task['cfg']))
     if parts['states'] is packed_states: with_packed_attention(model)
     if parts['dropout']: with_fast_dropout(model)
     if parts['memory']: core.keep_memory()
-    with patch.object(optimizer, '_can_fuse', lambda param: parts['fused']): adam = optimizer.adam(model)
+    with patch.object(optimizer, '_can_fuse', lambda *_: parts['fused']): adam = optimizer.adam(model)
     for group in adam.param_groups: group['lr'] = 1e-4
-    batches = [make_batch(pairs) for pairs in train_speed.work(task['preset'], VOCAB, task['batch_tokens'])]
+    batches = [make_batch(pairs) for pairs in train_speed.work(task['preset'], *task['work_of'])]
     model.train()
     def repetition():
         for batch in batches:
@@ -104,26 +101,25 @@ SEARCHES = {'greedy, 1': (greedy, 1), 'greedy, 32': (greedy, 32), 'beam 4, 1': (
             'beam 4, 32': (partial(beam_search, beam=4), 32)}
 
 
-def sources(batch, pad, eos):
+def sources(batch, vocab, pad, eos):
     rng = random.Random(2017)
     rows = sorted(source_lengths(200, rng))
     rows = [rows[100]] if batch == 1 else rows[84:116]
-    ids = [torch.tensor([*random_ids(n, VOCAB, rng), eos]) for n in rows]
+    ids = [torch.tensor([*random_ids(n, vocab, rng), eos]) for n in rows]
     return pad_sequence(ids, batch_first=True, padding_value=pad)
 
 
-def decoding(task):
+def decoding(task, stack):
     "A function that makes one repetition: every sentence gets the same number of tokens."
     torch.manual_seed(7)
     search, batch = SEARCHES[task['search']]
     model = Transformer(TransformerConfig(**task['cfg'])).eval()
     changes, int8 = DECODING[task['name']], DECODING[task['name']] == 'int8'
-    stack = ExitStack()  # to the end of the process
     for change in ([] if int8 else changes): stack.enter_context(patch.object(*change))
     inference.TRACE_AFTER = 1  # in the repetition that warms up
     prepared = inference.inference(model, int8)
     prepared.cfg = SimpleNamespace(**asdict(model.cfg) | {'eos_id': -1})  # no token: nobody ends early
-    src = sources(batch, model.cfg.pad_id, model.cfg.eos_id)
+    src = sources(batch, model.cfg.vocab_size, model.cfg.pad_id, model.cfg.eos_id)
     def repetition():
         for _ in range(task['times']): search(prepared, src, max_new_tokens=STEPS)
         return {}
@@ -132,20 +128,18 @@ def decoding(task):
 
 # A worker, and the driver
 
-def worker(task):
+def repetition_of(task, stack):
     torch.manual_seed(7)
-    repetition = (training if task['work'] == 'training' else decoding)(task)
-    repetition()  # warms up
-    found = [undisturbed(repetition) for _ in range(3)]
-    print(json.dumps({'repetitions': found, 'memory': peak_memory()}))
+    return (training if task['work'] == 'training' else decoding)(task, stack)
 
 
 def report(title, answers):
     "Time without the part over the time with it; memory likewise."
-    found = {row: train_speed.repetitions(of_row) for row, of_row in answers.items()}
+    found = {row: calm(repetitions) for row, repetitions in answers.items()}
     seconds = {row: median(r['seconds'] for r in repetitions) for row, repetitions in found.items()}
-    memory = {row: median(answer['memory'] for answer in of_row) for row, of_row in answers.items()}
-    print(f'\n{title}\n', '| without | time | memory |', '|---|---|---|', sep='\n')
+    memory = {row: median(r['memory'] for r in repetitions) for row, repetitions in answers.items()}
+    print(f'\n{title}\n')
+    head('time', 'memory')
     for row in seconds:
         ratios = ' | '.join(f"{of[row]/of['everything']:.2f}" for of in (seconds, memory))
         print(f'| {row} | {ratios} |', flush=True)
@@ -154,24 +148,25 @@ def report(title, answers):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    option = parser.add_argument
-    option('--preset', nargs='+', choices=('small', 'base', 'big'), default=('small', 'base'))
+    experiment = Experiment(__file__, __doc__, asked=True)
+    option = experiment.option
+    option('--preset', nargs='+', choices=('tiny', 'small', 'base', 'big'), default=('small', 'base'))
     option('--dtype', choices=('float32', 'bfloat16'), default='float32', help='of training')
     option('--work', nargs='+', choices=('training', *SEARCHES), default=('training', *SEARCHES))
     option('--rounds', type=int, default=3)
     option('--batch-tokens', type=int, default=4096)
-    option('--json', nargs='?', const=Path(__file__).parent/'results/parts.json', type=Path, metavar='FILE')
-    args = parser.parse_args()
+    args = experiment.begin(preset=['tiny'], work=['training', 'greedy, 1'], rounds=1, batch_tokens=256)
+    vocab, pairs, times = (200, 60, 1) if args.tiny else (10_000, 6000, 3)
     for size in args.preset:
         for work in args.work:
             rows = TRAINING if work == 'training' else DECODING
-            task = {'preset': size, 'cfg': asdict(preset(size, vocab_size=VOCAB)), 'work': work, 'search': work,
-                    'dtype': args.dtype, 'batch_tokens': args.batch_tokens, 'times': 3 if work.endswith(', 1') else 1}
-            found = report(f'{size}, {work}', train_speed.interleaved(rows, task, args.rounds, __file__))
+            task = {'preset': size, 'cfg': asdict(preset(size, vocab_size=vocab)), 'work': work, 'search': work,
+                    'dtype': args.dtype, 'device': 'cpu', 'work_of': [vocab, args.batch_tokens, pairs],
+                    'times': times if work.endswith(', 1') else 1}
+            found = report(f'{size}, {work}', interleaved(rows, __file__, task, args.rounds, times, anew=True))
             result = {'hardware': machine(torch.device('cpu')), 'torch': torch.__version__, 'preset': size,
                       'work': work, 'dtype': args.dtype, 'rows': found}
-            if args.json: keep(result, args.json, ('hardware', 'preset', 'work', 'dtype'))
+            experiment.keep(result, 'hardware', 'preset', 'work', 'dtype', seeds=[7])
 
 
-if __name__ == '__main__': worker(json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()
+if __name__ == '__main__': serve(repetition_of, json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()

@@ -9,13 +9,9 @@ table (it has rows for 40 tokens, the second half of them never trained), `befor
 five seeds. `right` is the share of right answers at each of `lengths`, `at` the share at each position of the longest
 sequences (`before`: from the second on). Writes results/positions.json, which the lesson on positions reads.
 """
-import argparse
-import time
-from pathlib import Path
-
 import torch
 import torch.nn.functional as F
-from common import machine, write
+from common import Experiment, descend, seeds
 from torch import nn
 
 from transformer_nb.attention import attention
@@ -25,12 +21,11 @@ from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.positional_encoding import PositionalEncoding, sinusoids
 from transformer_nb.transformer import Transformer, TransformerConfig
 
-OUT = Path(__file__).parent/'results'/'positions.json'
 WORDS, FIRST, BOS = 16, 3, 1        # ids 0 to 2 are special
 SHORTEST, LONGEST, TEST, D = 4, 20, 40, 64
 LENGTHS = range(SHORTEST, TEST + 1, 4)
 STEPS = {'before': 900, 'copy': 1200}
-RATE, BATCH, SEEDS = 5e-3, 32, range(5)
+RATE, BATCH = 5e-3, 32
 KINDS = {'before': ('sinusoids', 'learned', 'rotary'), 'copy': ('sinusoids', 'learned')}
 
 
@@ -99,10 +94,7 @@ def train(task, model, seed):
         n = torch.randint(SHORTEST, LONGEST + 1, (1,), generator=generator).item()
         ids = source(n, BATCH, generator)
         scores, truth = logits(task, model, ids, answers(task, ids))
-        loss = F.cross_entropy(scores.flatten(0, 1), truth.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, F.cross_entropy(scores.flatten(0, 1), truth.flatten()))
         schedule.step()
 
 
@@ -117,24 +109,18 @@ def test(task, model, n):
 def run(task, kind, seed):
     model = build(task, kind, seed)
     train(task, model, seed)
-    right = {n: round(test(task, model.eval(), n).mean().item(), 4) for n in LENGTHS}
-    print(f'{task:6} {kind:9} seed {seed}:', *(f'{n}: {share:.2f}' for n, share in right.items()), flush=True)
-    return {'task': task, 'kind': kind, 'seed': seed, 'right': list(right.values()),
+    return {'right': [round(test(task, model.eval(), n).mean().item(), 4) for n in LENGTHS],
             'at': [round(x, 3) for x in test(task, model, TEST).tolist()]}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--seeds', type=int, default=len(SEEDS))
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
-    clock, cpu, seeds = time.perf_counter(), time.process_time(), list(range(args.seeds))
-    runs = [run(task, kind, seed) for task, kinds in KINDS.items() for kind in kinds for seed in seeds]
-    about = {'steps': STEPS, 'rate': RATE, 'seeds': seeds, 'longest': LONGEST, 'lengths': list(LENGTHS),
-             'command': 'python benchmarks/positions.py', 'machine': machine(torch.device('cpu')),
-             'torch': torch.__version__, 'minutes': round((time.perf_counter() - clock)/60, 1),
-             'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
-    write(about | {'runs': runs}, args.out)
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('--seeds', type=int, default=5)
+    args = experiment.begin(seeds=1)
+    if args.tiny: globals().update(STEPS={'before': 20, 'copy': 20})
+    recipe = {'steps': STEPS, 'rate': RATE, 'seeds': seeds(args), 'longest': LONGEST, 'lengths': list(LENGTHS)}
+    experiment.grid(recipe, [{'task': task, 'kind': kind, 'seed': seed} for task, kinds in KINDS.items()
+                             for kind in kinds for seed in seeds(args)], run)
 
 
 if __name__ == '__main__': main()

@@ -10,14 +10,12 @@ again. With `taskset -c 0` before it, all is done on one core: `cores` in the re
 after a number of steps, so that a busy machine takes longer and ends with the same model. (The rows whose `command`
 has `--minutes` are of runs that ended by the clock; their recipes have the steps that were made in that time.)
 """
-import argparse
 import json
-import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import cpu_name, keep
+from common import ROOT, Experiment, cores, cpu_name, digest
 
 from transformer_nb.data.corpora import load_corpus
 from transformer_nb.decode.evaluation import score
@@ -25,7 +23,7 @@ from transformer_nb.decode.translator import Translator
 from transformer_nb.experiments.table2 import paper_bleu
 from transformer_nb.train.recipes import load_recipe, split_tatoeba
 
-OUT, RUNS = Path(__file__).parent/'results'/'recipes.json', Path(__file__).parents[1]/'runs'
+RUNS = ROOT/'runs'
 
 
 @dataclass
@@ -74,7 +72,7 @@ def tatoeba(file):
 
 
 def run(name, recipe, place):
-    "Train if there is no run yet, translate the test split, score."
+    "Train if there is no run yet, translate the test split, score; and the corpus' digest."
     out, data = RUNS/name, recipe.data(place)
     options = f'--src {recipe.src} --tgt {recipe.tgt} --steps {recipe.steps} {recipe.options}'.split()
     if not (out/'averaged').exists(): subprocess.run(['tnb-train', '--data', data, '--out', out, *options], check=True)
@@ -91,17 +89,20 @@ def run(name, recipe, place):
             'seed': about['settings']['seed'], 'bleu': scores['BLEU']['score'], 'interval': scores['BLEU']['interval'],
             'chrf': scores['chrF']['score'],
             **({'paper_bleu': paper_bleu(found, ref)['score']} if recipe.tgt == 'de' else {}),
-            'signature': scores['BLEU']['signature'], 'cores': len(os.sched_getaffinity(0)), 'cpu': cpu_name()}
+            'signature': scores['BLEU']['signature'], 'cores': cores(), 'cpu': cpu_name()}, digest(corpus)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('folder', type=Path, help='Folder of the corpora')
-    parser.add_argument('names', nargs='*', metavar='NAME', help=f'Recipes (default: all): {", ".join(RECIPES)}')
-    args = parser.parse_args()
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('folder', type=Path, help='Folder of the corpora')
+    experiment.option('names', nargs='*', metavar='NAME', help=f'Recipes (default: all): {", ".join(RECIPES)}')
+    args = experiment.begin(names=['tiny'])
+    if args.tiny:
+        globals().update(RUNS=experiment.file.parent/'runs')
+        RECIPES.update(tiny=Recipe('Multi30k', 'multi30k', 'en', 'de', 2, '--vocab-size 300 --batch-tokens 512'))
     for name in args.names or RECIPES:
-        row = run(name, RECIPES[name], args.folder)
-        keep(row, OUT, ('name',))
+        row, corpus = run(name, RECIPES[name], args.folder)
+        experiment.keep(row, 'name', corpus=corpus, seeds=[row['seed']])
         print(json.dumps(row, indent=1, ensure_ascii=False), flush=True)
 
 

@@ -7,13 +7,11 @@ Writes results/table1.json, which the lesson on self-attention reads. Times are 
 best of several repetitions), forward and backward; memory is the most that forward and backward hold at once. The
 recall task trains small models to name the first token of a sequence at its last position.
 """
-import argparse
 import math
 import time
-from pathlib import Path
 
 import torch
-from common import cpu_name, write
+from common import Experiment
 from torch import nn
 
 from transformer_nb.attention import attention
@@ -22,13 +20,14 @@ from transformer_nb.experiments.why_self_attention import (
     FusedSelfAttention, Recurrent, SelfAttention, fit_exponent, layer_flops, longest_chain, one_hop, path_lengths,
     peak_memory, recall_layers, seconds, table1_layers, train_recall)
 
-OUT = Path(__file__).parent/'results'/'table1.json'
 KERNEL = {'k': 7, 'r': 33}                             # positions that a convolution, a restricted attention sees
 LENGTHS = (512, 724, 1024, 1448, 2048, 2896, 4096)     # at d = 64
 WIDTHS = (128, 181, 256, 362, 512, 724, 1024)          # at n = 256
 PATHS = {'k': 5, 'r': 5, 'n': (17, 33, 65, 129, 257, 513)}
 # n by batch size
 CROSSING = {'d': (64, 128, 256, 512), 'n': {1: (64, 128, 256, 512, 1024, 2048, 4096), 32: (32, 64, 128, 256, 512)}}
+TINY = {'LENGTHS': (64, 128, 192), 'WIDTHS': (16, 32, 48), 'PATHS': {'k': 5, 'r': 5, 'n': (17, 33)},
+        'CROSSING': {'d': (16,), 'n': {1: (32,), 4: (32,)}}}
 RECALL = {'d': 32, 'k': 5, 'distances': (2, 4, 8, 16, 32, 64), 'steps': 400, 'seeds': (0, 1, 2)}
 
 
@@ -66,9 +65,8 @@ def scaling(sizes):
                       'flops': layer_flops(layer, n, d),
                       'chain': longest_chain(layer(torch.randn(1, n, d, requires_grad=True)))}
             for key, value in values.items(): row[key].append(value)
-        print(
-            f'n {n}, d {d}: ' + ', '.join(f"{name} {1000 * row['seconds'][-1]:.1f} ms" for name, row in found.items()),
-            flush=True)
+        print(f'n {n}, d {d}:', ', '.join(f"{name} {1000*row['seconds'][-1]:.1f} ms" for name, row in found.items()),
+              flush=True)
     # torch counts nothing inside the fused kernel; its products are those of the plain one
     for key in ('flops', 'chain'):
         found['fused self-attention'][key] = found['self-attention'][key]
@@ -108,34 +106,29 @@ def recall():
             for name, stack in recall_layers(distance + 1, RECALL['d'], RECALL['k'], seed).items():
                 start = time.process_time()
                 _, accuracy = train_recall(stack, distance + 1, RECALL['d'], RECALL['steps'], seed)
-                runs.append(
-                    {'layers': name, 'number': len(stack), 'distance': distance, 'seed': seed, 'accuracy': accuracy,
-                     'cpu_seconds': round(time.process_time() - start, 2)}
-                )
-        print(
-            f'recall over {distance}: '
-            + ', '.join(f"{r['layers']} {r['accuracy']:.2f}" for r in runs if r['distance'] == distance),
-            flush=True,
-        )
+                runs.append({'layers': name, 'number': len(stack), 'distance': distance, 'seed': seed,
+                             'accuracy': accuracy, 'cpu_seconds': round(time.process_time() - start, 2)})
+        reached = (f"{r['layers']} {r['accuracy']:.2f}" for r in runs if r['distance'] == distance)
+        print(f'recall over {distance}:', ', '.join(reached), flush=True)
     return runs
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
+    experiment = Experiment(__file__, __doc__)
+    if experiment.begin().tiny:
+        globals().update(TINY)
+        RECALL.update(distances=(2,), steps=2, seeds=(0,))
     keep_memory()
     torch.set_num_threads(1)
     seed_everything(0)
-    start, cpu = time.perf_counter(), time.process_time()
+    experiment.facts['seeds'] = RECALL['seeds']
     by_n, by_d = scaling([(n, 64) for n in LENGTHS]), scaling([(256, d) for d in WIDTHS])
-    result = {'command': 'python benchmarks/table1.py', 'seed': 0, 'machine': f'{cpu_name()}, 1 thread',
-              'torch': torch.__version__, 'kernel': KERNEL, 'by_n': by_n, 'by_d': by_d,
-              'exponents': {'n': exponents(by_n, 'n'), 'd': exponents(by_d, 'd')}, 'paths': PATHS | {'hops': paths()},
-              'crossing': crossing(), 'recall': RECALL | {'runs': recall()}}
-    result |= {'minutes': round((time.perf_counter() - start) / 60, 1),
-               'cpu_minutes': round((time.process_time() - cpu) / 60, 1)}
-    write(result, args.out)
+    result = experiment.where() | {
+        'seed': 0, 'kernel': KERNEL, 'by_n': by_n, 'by_d': by_d,
+        'exponents': {'n': exponents(by_n, 'n'), 'd': exponents(by_d, 'd')}, 'paths': PATHS | {'hops': paths()},
+        'crossing': crossing(), 'recall': RECALL | {'runs': recall()}}
+    result |= experiment.minutes()
+    experiment.save(result)
     for name, rows in result['exponents']['n'].items():
         print(name, {key: [round(v, 2) for v in fit] for key, fit in rows.items()})
     print(f"{result['cpu_minutes']} processor minutes, {result['minutes']} by the clock")

@@ -13,14 +13,12 @@ second start goes on with what is missing. FLOPs are those of the matrix product
 BLEU is that of greedy search (sacreBLEU, cased) with the weights of that moment, nothing averaged. `minutes` are by the
 clock, `cpu_minutes` of computing, with validation and decoding; `cpu_seconds` on a curve are of training alone.
 """
-import argparse
 import time
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 
-import torch
-from common import machine, resumed, write
+from common import Experiment, digest, few
 
 from transformer_nb.data.batching import encode_pairs
 from transformer_nb.core import default_device, seed_everything
@@ -31,7 +29,6 @@ from transformer_nb.data.tokenizer import train_tokenizer
 from transformer_nb.train.trainer import TrainingConfig
 from transformer_nb.experiments.variations import short_corpus
 
-OUT = Path(__file__).parent/'results'/'table2.json'
 RECIPE = {
     'factors': [0.35, 0.7, 1.4, 2.8],
     'trial_seeds': 2,
@@ -43,16 +40,20 @@ RECIPE = {
     'multi30k': {'test': 'test_2016_flickr', 'sentences': 500, 'vocab_size': 3000, 'batch_tokens': 768, 'flops': 2e12,
                  'seeds': 1},
 }
+TINY = {'factors': [0.35, 0.7], 'trial_seeds': 2, 'marks': [0.5, 1.0],
+        'builtin': RECIPE['builtin'] | {'drawn': 2000, 'vocab_size': 300, 'sentences': 3, 'flops': 5e7, 'seeds': 1,
+                                         'validated': 3}}
 
 
 @cache
 def prepare(name, folder):
-    "Tokenizer, ids of training and validation split, sentences to test with."
+    "Corpus, tokenizer, ids of training and validation split, sentences to test with."
     recipe = RECIPE[name]
     corpus = load_corpus(str(folder)) if folder else short_corpus(recipe['drawn'], recipe['max_words'])
     tokenizer = train_tokenizer((side for pair in corpus['train'].pairs for side in pair), recipe['vocab_size'])
+    corpus.splits['val'] = few(corpus, recipe.get('validated'))['val']
     ids = [encode_pairs(tokenizer, corpus[split], 256) for split in ('train', 'val')]
-    return tokenizer, *ids, corpus[recipe['test']].pairs[:recipe['sentences']]
+    return corpus, tokenizer, *ids, corpus[recipe['test']].pairs[:recipe['sentences']]
 
 
 def settings(recipe, factor, seed, device):
@@ -63,7 +64,7 @@ def settings(recipe, factor, seed, device):
 def one_run(corpus_name, model_name, seed, factor, folder, device):
     "A whole curve."
     start, cpu, recipe = time.perf_counter(), time.process_time(), RECIPE[corpus_name]
-    tokenizer, train, val, test = prepare(corpus_name, folder)
+    _, tokenizer, train, val, test = prepare(corpus_name, folder)
     seed_everything(seed)
     model = build_model(model_name, vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'])
     src, ref = map(list, zip(*test))
@@ -127,28 +128,31 @@ def missing(results, corpora):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--multi30k', type=Path, metavar='FOLDER',
-                        help='folder of Multi30k (train.en, train.de, … or .gz): train on it too')
-    parser.add_argument('--corpora', nargs='+', choices=['builtin', 'multi30k'], help='some of the corpora only')
-    parser.add_argument('--most', type=int, help='stop after so many runs; a later start goes on')
-    parser.add_argument('--device', default='auto')
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args(argv)
-    device, corpora = default_device(args.device), args.corpora or ['builtin'] + ['multi30k']*bool(args.multi30k)
-    about = {'command': 'python benchmarks/table2.py --multi30k FOLDER', 'recipe': RECIPE, 'machine': machine(device),
-             'torch': torch.__version__, 'tuning': [], 'runs': []}
+    experiment = Experiment(__file__, __doc__)
+    option = experiment.option
+    option('--multi30k', type=Path, metavar='FOLDER',
+           help='folder of Multi30k (train.en, train.de, … or .gz): train on it too')
+    option('--corpora', nargs='+', choices=['builtin', 'multi30k'], help='some of the corpora only')
+    option('--most', type=int, help='stop after so many runs; a later start goes on')
+    option('--device', default='auto')
+    args = experiment.begin(argv, device='cpu')
+    if args.tiny: RECIPE.update(TINY)
+    corpora = args.corpora or ['builtin'] + ['multi30k']*bool(args.multi30k)
+    folders = {'builtin': None, 'multi30k': args.multi30k}
+    new = {**experiment.where(default_device(args.device)), 'command': 'python benchmarks/table2.py --multi30k FOLDER',
+           'recipe': RECIPE, 'tuning': [], 'runs': []}
+    experiment.facts |= {'seeds': list(range(max(RECIPE[name]['seeds'] for name in corpora))),
+                         'corpus': {name: digest(prepare(name, folders[name])[0]) for name in corpora}}
     for _ in range(args.most or 1000):
-        before = resumed(args.out, about)
+        before = experiment.resumed(new)
         kind, left = missing(before, corpora)
         if not left: break
         made = {key(run): run for run in before['tuning']}.get(left[0])
-        found = made or one_run(*left[0], args.multi30k if left[0][0] == 'multi30k' else None, args.device)
-        results = resumed(args.out, about)  # another process may have added a run meanwhile
+        found = made or one_run(*left[0], folders[left[0][0]], args.device)
+        results = experiment.resumed(new)  # another process may have added a run meanwhile
         results[kind].append(found)
         computed = {key(run): run['cpu_minutes'] for run in results['tuning'] + results['runs']}
-        results['cpu_minutes'] = round(sum(computed.values()), 1)
-        write(results, args.out)
+        experiment.save(results | {'cpu_minutes': round(sum(computed.values()), 1)})
         print(kind, *left[0], found['curve'][-1], flush=True)
 
 

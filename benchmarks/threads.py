@@ -9,18 +9,14 @@ threads take turns, and the fastest pass of each counts. Started again on the sa
 replaces what is in the file, and `times` counts the starts. `chain` is counted, not timed: matrix products that must
 wait for one another. Writes results/threads.json, which nbs/further/second_thread.ipynb reads.
 """
-import argparse
-import os
 import time
-from pathlib import Path
 
 import torch
-from common import cpu_name, resumed, write
+from common import Experiment, cores, cpu_name
 
 from transformer_nb.core import keep_memory
 from transformer_nb.experiments.why_self_attention import Recurrent, SelfAttention, longest_chain
 
-OUT = Path(__file__).parent/'results'/'threads.json'
 D, LENGTHS, RUNS, LIMIT = 512, (8, 16, 32, 64), 300, 5   # at most so many runs, or so many seconds
 
 
@@ -53,18 +49,18 @@ def faster(row, old):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--threads', type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('--threads', type=int, default=cores())
+    args = experiment.begin()
+    if args.tiny: globals().update(LENGTHS=(8,), RUNS=2)
     keep_memory()
     torch.manual_seed(0)
     recipe = {'machine': cpu_name(), 'threads': args.threads, 'd': D, 'torch': torch.__version__}
-    found = resumed(args.out, {'command': 'python benchmarks/threads.py', 'recipe': recipe, 'times': 0, 'rows': []})
+    found = experiment.resumed({'command': 'python benchmarks/threads.py', 'recipe': recipe, 'times': 0, 'rows': []})
     rows = list(measure((1, args.threads)))
     found['rows'] = list(map(faster, rows, found['rows'])) if found['rows'] else rows
     found['times'] += 1
-    write(found, args.out)
+    experiment.save(found)
     for row in found['rows']: print(row)
 
 

@@ -6,25 +6,22 @@
 Every worker is a fresh process, and one computes at a time. A round starts each of them once, in random order, for a
 repetition that warms up and two that are timed, on the same batches. Method and columns: benchmarks/README.md
 """
-import argparse
 import json
 import math
 import os
 import random
-import subprocess
 import sys
 import time
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from common import (calm, clip, keep, machine, padded, peak_memory, random_ids, random_marian, source_lengths,
-                    undisturbed)
+from common import (Experiment, calm, clip, head, interleaved, machine, padded, random_ids, random_marian, serve,
+                    source_lengths, speed)
 
 PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
 PAD, BOS, EOS = range(3)  # data.tokenizer's, which peers do not import: it would count as their memory
@@ -32,7 +29,7 @@ PAD, BOS, EOS = range(3)  # data.tokenizer's, which peers do not import: it woul
 
 # The work, the same for everyone
 
-def corpus(vocab, n=6000, seed=1706):
+def corpus(vocab, n, seed=1706):
     "Pairs of random ids: source lengths log-normal around 25, from 3 to 100, and targets about as long."
     rng = random.Random(seed)
     for s in source_lengths(n, rng):
@@ -40,10 +37,10 @@ def corpus(vocab, n=6000, seed=1706):
         yield random_ids(s, vocab, rng), random_ids(t, vocab, rng)
 
 
-def work(preset, vocab, batch_tokens):
+def work(preset, vocab, batch_tokens, n=6000):
     "The batches of one repetition: the median of an epoch sorted by length; for the small preset its quartiles."
     batches = [[]]
-    for pair in sorted(corpus(vocab), key=lambda pair: (max(map(len, pair)), len(pair[1]))):
+    for pair in sorted(corpus(vocab, n), key=lambda pair: (max(map(len, pair)), len(pair[1]))):
         longest = max(len(tgt) + 1 for _, tgt in [*batches[-1], pair])  # with EOS
         if longest*(len(batches[-1]) + 1) > batch_tokens: batches.append([])
         batches[-1].append(pair)
@@ -65,7 +62,8 @@ def ours(cfg, device, work, compiled=False):
         keep_memory()
         with_fast_dropout(model)
     if compiled: compile_layers(model)
-    return model, adam(model), lambda batch: batch_loss(model, batch)[0], [make_batch(pairs).to(device) for pairs in work]
+    batches = [make_batch(pairs).to(device) for pairs in work]
+    return model, adam(model), lambda batch: batch_loss(model, batch)[0], batches
 
 
 def peer(model, loss, device, work):
@@ -125,7 +123,7 @@ MODELS = {'ours': ours, 'ours compiled': partial(ours, compiled=True),
           'torch.nn': torch_nn, 'torch.nn tuned': partial(torch_nn, tuned=True), 'Marian': marian}
 
 
-# A worker: this script started with `worker TASK`; task and answer are JSON
+# A worker
 
 def synchronize(device):
     if device.type != 'cpu': torch.accelerator.synchronize()
@@ -133,7 +131,7 @@ def synchronize(device):
 
 def training(task, device):
     "A function that makes one repetition: a step on every batch; on a GPU many times over."
-    batches = work(task['preset'], task['vocab'], task['batch_tokens'])
+    batches = work(task['preset'], task['vocab'], task['batch_tokens'], task.get('pairs', 6000))
     model, optimizer, loss, batches = MODELS[task['name']](task['cfg'], device, batches)
     for group in optimizer.param_groups: group['lr'] = 1e-4
     def step(batch):
@@ -152,7 +150,7 @@ def training(task, device):
 
 def matmul(task, device):
     "The ceiling: FLOP/s of a large square matrix product, the median of nine."
-    n = 2048 if device.type == 'cpu' else 8192
+    n = task['product']
     a, b, out = (torch.randn(n, n, device=device).to(getattr(torch, task['dtype'])) for _ in range(3))
     def flops():
         start = time.perf_counter()
@@ -162,56 +160,13 @@ def matmul(task, device):
     return lambda: {'flops': median(flops() for _ in range(9))}
 
 
-def worker(task):
+def repetition_of(task, stack):
     torch.manual_seed(7)
-    device = torch.device(task['device'])
-    repetition = (matmul if task['name'] == 'matmul' else training)(task, device)
-    repetition()  # warms up
-    answer = {'repetitions': [undisturbed(repetition) for _ in range(2)]}
-    answer['hardware'] = machine(device)
-    answer['memory'] = torch.cuda.max_memory_allocated() if device.type == 'cuda' else peak_memory()
-    print(json.dumps(answer))
+    os.environ['HF_HUB_OFFLINE'] = '1'
+    return (matmul if task['name'] == 'matmul' else training)(task, torch.device(task['device']))
 
 
 # The driver
-
-def start(name, task, script=__file__):
-    "The answer of one worker of a script; None, and the last line of what it said, if it failed."
-    command = [sys.executable, script, 'worker', json.dumps({**task, 'name': name})]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, 'HF_HUB_OFFLINE': '1'})
-    if done.returncode == 0: return json.loads(done.stdout.splitlines()[-1])
-    why = done.stderr.strip() or f'it ended with {done.returncode}'
-    print(f'{name} is left out:', why.splitlines()[-1], file=sys.stderr)
-    return None
-
-
-def interleaved(names, task, rounds, script=__file__):
-    "The answers of every worker: in each round all of them once, in random order."
-    rng, answers = random.Random(0), {name: [] for name in names}
-    for i in range(rounds):
-        for name in rng.sample(list(answers), len(answers)):
-            answer = start(name, task, script)
-            if answer is None:
-                del answers[name]
-                continue
-            answers[name].append(answer)
-            times = ', '.join(f"{r['seconds']:.2f} s" for r in answer['repetitions'])
-            print(f'round {i + 1} of {rounds}: {name}: {times}', file=sys.stderr)
-    return answers
-
-
-def repetitions(answers):
-    "Those of one worker, without those that others disturbed, if enough calm ones remain."
-    return calm([r for answer in answers for r in answer['repetitions']])
-
-
-def row(answers, tokens, flops, ceiling):
-    found = repetitions(answers)
-    speeds = [tokens/r['seconds'] for r in found]
-    return {'tokens_per_s': median(speeds), 'lowest': min(speeds), 'highest': max(speeds),
-            'utilisation': flops*median(speeds)/tokens/ceiling, 'memory': max(answer['memory'] for answer in answers),
-            'others': max(r['others'] for r in found), 'repetitions': found}
-
 
 def report(result):
     "A Markdown table; the ratios are ours, or ours compiled where that is faster, to each."
@@ -220,8 +175,7 @@ def report(result):
     print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}, "
           f"{result['tokens']:,} target tokens a repetition; {result['hardware']}, torch {result['torch']}, "
           f"matrix product {result['ceiling']/1e9:,.0f} GFLOP/s\n")
-    print(f'| | target tokens/s | lowest to highest | {best} ÷ it | utilisation | peak memory, GiB | others, cores |')
-    print('|---|---|---|---|---|---|---|')
+    head('target tokens/s', 'lowest to highest', f'{best} ÷ it', 'utilisation', 'peak memory, GiB', 'others, cores')
     for name, row in rows.items():
         print(f"| {name} | {speed[name]:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} "
               f"| {speed[best]/speed[name]:.2f} | {row['utilisation']:.0%} | {row['memory']/2**30:.2f} "
@@ -232,10 +186,10 @@ def report(result):
           f"{rows[best]['memory']/rows[leanest]['memory']:.2f} times the memory of the leanest, {leanest}")
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    option = parser.add_argument
-    option('--preset', choices=('small', 'base', 'big'), default='small', help='size of the model (small)')
+def begun():
+    experiment = Experiment(__file__, __doc__, asked=True)
+    option = experiment.option
+    option('--preset', choices=('tiny', 'small', 'base', 'big'), default='small', help='size of the model (small)')
     option('--vocab', type=int, default=10_000, help='size of the shared vocabulary (10000)')
     option('--dtype', choices=('float32', 'bfloat16'), default='float32', help='bfloat16: by autocast (float32)')
     option('--device', default='auto', help='cpu, cuda, … (auto: a GPU where there is one)')
@@ -244,30 +198,34 @@ def arguments():
     option('--passes', type=int, help='times that a repetition goes over its batches (CPU 1, GPU 20)')
     option('--compile', action='store_true', help='ours under torch.compile as well')
     option('--only', help='nothing but ours and these, comma-separated: Marian,torch.nn')
-    option('--json', nargs='?', const=Path(__file__).parent/'results/train_speed.json', type=Path, metavar='FILE',
-           help='write the results into FILE (benchmarks/results/train_speed.json)')
-    return parser.parse_args()
+    return experiment, experiment.begin(preset='tiny', vocab=200, rounds=1, batch_tokens=256, device='cpu')
 
 
 def main():
     from transformer_nb.core import default_device
     from transformer_nb.train.costs import train_flops
     from transformer_nb.transformer import preset
-    args = arguments()
+    experiment, args = begun()
     cfg, device = preset(args.preset, vocab_size=args.vocab), default_device(args.device)
-    task = {'cfg': asdict(cfg), 'device': str(device), 'passes': args.passes or (1 if device.type == 'cpu' else 20),
+    on_cpu = device.type == 'cpu'
+    task = {'cfg': asdict(cfg), 'device': str(device), 'passes': args.passes or (1 if on_cpu else 20),
             **{key: getattr(args, key) for key in ('preset', 'vocab', 'dtype', 'batch_tokens')}}
+    of_worker = {'pairs': 60 if args.tiny else 6000, 'product': 64 if args.tiny else 2048 if on_cpu else 8192}
     peers = PEERS if args.only is None else [name for name in PEERS if name in args.only.split(',')]
-    answers = interleaved(['matmul', 'ours', *['ours compiled']*args.compile, *peers], task, args.rounds)
+    names = ['matmul', 'ours', *['ours compiled']*args.compile, *peers]
+    answers = interleaved(names, __file__, task | of_worker, args.rounds, times=2, anew=True)
     if not {'matmul', 'ours'} <= answers.keys(): sys.exit('the matrix product or ours failed: nothing to compare')
-    pairs = sum(work(args.preset, args.vocab, args.batch_tokens), [])*task['passes']
+    pairs = sum(work(args.preset, args.vocab, args.batch_tokens, of_worker['pairs']), [])*task['passes']
     src_lengths, tgt_lengths = ([len(side) + 1 for side in sides] for sides in zip(*pairs))  # with EOS
-    gemm, tokens, flops = answers.pop('matmul'), sum(tgt_lengths), train_flops(cfg, src_lengths, tgt_lengths)
-    ceiling = median(r['flops'] for r in repetitions(gemm))
-    result = {**task, 'hardware': gemm[0]['hardware'], 'torch': torch.__version__, 'ceiling': ceiling, 'tokens': tokens,
-              'rows': {name: row(found, tokens, flops, ceiling) for name, found in answers.items()}}
+    tokens, flops = sum(tgt_lengths), train_flops(cfg, src_lengths, tgt_lengths)
+    ceiling = median(r['flops'] for r in calm(answers.pop('matmul')))
+    rows = {name: speed(found, tokens) for name, found in answers.items()}
+    for row in rows.values(): row['utilisation'] = flops*row['tokens_per_s']/tokens/ceiling
+    result = {**task, 'hardware': machine(device), 'torch': torch.__version__, 'ceiling': ceiling, 'tokens': tokens,
+              'rows': rows}
     report(result)
-    if args.json: keep(result, args.json, ('hardware', 'preset', 'vocab', 'dtype', 'batch_tokens'))
+    experiment.peers = ['transformers']*('Marian' in rows)
+    experiment.keep(result, 'hardware', 'preset', 'vocab', 'dtype', 'batch_tokens', seeds=[7])
 
 
-if __name__ == '__main__': worker(json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()
+if __name__ == '__main__': serve(repetition_of, json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()

@@ -9,14 +9,12 @@ the other half gives what is reported. `loss` is the cross-entropy in nats per w
 target pieces by how often they occur among the targets of training (`counts`). Writes results/tying.json, which the
 lesson on embeddings reads.
 """
-import argparse
-import time
+from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from common import machine, rounded, write
+from common import Experiment, descend, digest, rounded, seeds
 
 from transformer_nb.data.batching import Batches, encode_pairs
 from transformer_nb.data.corpora import Split
@@ -24,10 +22,9 @@ from transformer_nb.data.tokenizer import PAD, train_tokenizer
 from transformer_nb.experiments.variations import short_corpus, untie
 from transformer_nb.transformer import Transformer, TransformerConfig
 
-OUT = Path(__file__).parent/'results'/'tying.json'
 RECIPE = {'sentences': 800, 'max_words': 7, 'vocab_size': 1000, 'N': 1, 'd_model': 64, 'd_ff': 256, 'h': 4,
           'norm': 'pre', 'dropout': .1, 'batch_tokens': 256, 'steps': 1200, 'every': 120, 'rise': 100}
-KINDS, RATES, SEEDS = ('tied', 'untied'), (.002, .004, .008), range(3)
+KINDS, RATES = ('tied', 'untied'), (.002, .004, .008)
 COUNTS = ((0, 10), (11, 50), (51, 10**6))  # how often a piece occurs among the training targets
 
 
@@ -56,46 +53,38 @@ def validate(model, pairs, count):
             'pieces': [len(group) for group in groups]}
 
 
-def run(kind, rate, seed, train, halves, count):
-    start, model, curve = time.process_time(), build(kind, seed), []
+def run(train, halves, count, kind, rate, seed):
+    model, curve = build(kind, seed), []
     optimizer = torch.optim.Adam(model.parameters(), betas=(.9, .98), eps=1e-9)
     batches, steps, rise = Batches(train, RECIPE['batch_tokens'], seed), RECIPE['steps'], RECIPE['rise']
     for step, (_, rows) in enumerate(islice(batches.micro_batches(), steps), 1):
-        optimizer.param_groups[0]['lr'] = rate * min(step/rise, (rise/step)**.5)
         loss = losses(model, batches.collate(rows))[0].mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        descend(optimizer, loss, rate * min(step/rise, (rise/step)**.5))
         if step % RECIPE['every'] == 0:
             curve.append({'step': step, 'chosen_by': validate(model, halves[0], count)['loss'],
                           **validate(model, halves[1], count)})
     best = min(curve, key=lambda point: point['chosen_by'])
-    print(f"{kind:6} rate {rate:<5} seed {seed}: best {best['loss']:.3f} at step {best['step']}, last "
-          f"{curve[-1]['loss']:.3f}, {time.process_time() - start:.0f} s", flush=True)
-    return {'kind': kind, 'rate': rate, 'seed': seed, 'parameters': sum(p.numel() for p in model.parameters()),
-            'best': best, 'last': curve[-1], 'curve': [point['loss'] for point in curve]}
+    return rounded({'parameters': sum(p.numel() for p in model.parameters()), 'best': best, 'last': curve[-1],
+                    'curve': [point['loss'] for point in curve]})
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--seeds', type=int, default=len(SEEDS))
-    parser.add_argument('--rates', type=float, nargs='+', default=RATES)
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
-    clock, cpu, seeds = time.perf_counter(), time.process_time(), list(range(args.seeds))
+    experiment = Experiment(__file__, __doc__)
+    experiment.option('--seeds', type=int, default=3)
+    experiment.option('--rates', type=float, nargs='+', default=RATES)
+    args = experiment.begin(seeds=1, rates=RATES[:1])
+    if args.tiny: RECIPE.update(steps=2, every=1)
     corpus = short_corpus(max_words=RECIPE['max_words'])
+    experiment.facts['corpus'] = digest(corpus)
     sentences, others = corpus['train'][:RECIPE['sentences']], corpus['val'].pairs + corpus['test'].pairs
     tokenizer = train_tokenizer((side for pair in sentences for side in pair), RECIPE['vocab_size'])
     train, val = (encode_pairs(tokenizer, Split(pairs), 64) for pairs in (sentences, others))
-    count = torch.bincount(torch.tensor([i for _, tgt in train for i in tgt]), minlength=RECIPE['vocab_size'])
+    count = torch.bincount(torch.tensor([int(i) for _, tgt in train for i in tgt]), minlength=RECIPE['vocab_size'])
     count[tokenizer.eos_id] = len(train)
-    work = [(kind, rate, seed) for seed in seeds for rate in args.rates for kind in KINDS]
-    runs = [rounded(run(*job, train, (val[::2], val[1::2]), count)) for job in work]
-    about = {'recipe': RECIPE, 'pairs': len(train), 'validation': len(val), 'counts': COUNTS, 'rates': args.rates,
-             'seeds': seeds, 'command': 'python benchmarks/tying.py', 'machine': machine(torch.device('cpu')),
-             'torch': torch.__version__, 'minutes': round((time.perf_counter() - clock)/60, 1),
-             'cpu_minutes': round((time.process_time() - cpu)/60, 1)}
-    write(about | {'runs': runs}, args.out)
+    jobs = [{'kind': kind, 'rate': rate, 'seed': seed} for seed in seeds(args) for rate in args.rates for kind in KINDS]
+    recipe = {'recipe': RECIPE, 'pairs': len(train), 'validation': len(val), 'counts': COUNTS, 'rates': args.rates,
+              'seeds': seeds(args)}
+    experiment.grid(recipe, jobs, partial(run, train, (val[::2], val[1::2]), count))
 
 
 if __name__ == '__main__': main()

@@ -12,19 +12,15 @@ small by itself. `loss` is the cross-entropy in nats on 500 sentences that no ru
 to results/warmup.json at once; started again, the script goes on with what is missing. The lesson on the optimizer
 reads the file.
 """
-import argparse
-import time
 from itertools import product
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from ablations import answer, sentences, test, variant
-from common import lines, machine, resumed, write
+from ablations import answer, build, sentences, test
+from common import Experiment, descend, lines
 
 from transformer_nb.optimizer import adam
 
-OUT = Path(__file__).parent/'results'/'warmup.json'
 STEPS = 300
 RISES = {'with': STEPS//4, 'without': 1}            # steps until the peak is reached
 FIRST_STEPS = {'2 steps': 2, '5 steps': 5, '20 steps': 20, 'RAdam': 1}
@@ -32,11 +28,11 @@ NEAR_THE_LIMIT = {'post': [.004, .008], 'pre': [.008, .016]}  # rates at which t
 NORMS = {'post': 'as printed', 'pre': 'pre-norm'}   # and what ablations.py calls them
 SEEDS = {'PyTorch': 5, 'Xavier': 3}                 # of each start of the weights
 RATES = {'PyTorch': [.001, .002, .004, .008, .016, .032], 'Xavier': [.002, .004, .008, .016]}
-RECIPE = {'steps': STEPS, 'rises': RISES, 'rates': RATES, 'seeds': SEEDS,
-          'first_steps': {'rises': FIRST_STEPS, 'rates': NEAR_THE_LIMIT}}
+TINY = {'STEPS': 2, 'SEEDS': {'PyTorch': 1, 'Xavier': 1}, 'RATES': {'PyTorch': [.001], 'Xavier': [.002]},
+        'NEAR_THE_LIMIT': {'post': [.004]}}
 
 
-def rate(step, peak, rise): return peak * min(1, step/rise) * (1 - step/(STEPS + 1))**.5
+def rate_at(step, peak, rise): return peak * min(1, step/rise) * (1 - step/(STEPS + 1))**.5
 
 
 def radam(model):
@@ -44,40 +40,33 @@ def radam(model):
     return torch.optim.RAdam(model.parameters(), lr=0., betas=(.9, .98), eps=1e-9)
 
 
-def run(start, norm, warmup, peak, seed):
+def run(start, norm, warmup, rate, seed):
     "The loss after the training."
-    model, generator = variant(NORMS[norm], seed, start), torch.Generator().manual_seed(seed)
+    model, generator = build(NORMS[norm], seed, start), torch.Generator().manual_seed(seed)
     optimizer = radam(model) if warmup == 'RAdam' else adam(model)
     for step in range(1, STEPS + 1):
-        optimizer.param_groups[0]['lr'] = rate(step, peak, (RISES | FIRST_STEPS)[warmup])
         ids, truth = sentences(32, generator)
         loss = F.cross_entropy(answer(model, ids), truth.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return round(test(model)['loss'], 3)
+        descend(optimizer, loss, rate_at(step, rate, (RISES | FIRST_STEPS)[warmup]))
+    return {'loss': round(test(model)['loss'], 3)}
 
 
 def planned():
     "Start, norm, warm-up, peak rate and seed of every run: first the grid, then the first steps."
     for start, n in SEEDS.items(): yield from product([start], NORMS, RISES, RATES[start], range(n))
-    for norm, peaks in NEAR_THE_LIMIT.items(): yield from product(['PyTorch'], [norm], FIRST_STEPS, peaks, range(5))
+    for norm, peaks in NEAR_THE_LIMIT.items():
+        yield from product(['PyTorch'], [norm], FIRST_STEPS, peaks, range(SEEDS['PyTorch']))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--out', type=Path, default=OUT)
-    args = parser.parse_args()
-    found = resumed(args.out, {'command': 'python benchmarks/warmup.py', 'recipe': RECIPE, 'torch': torch.__version__,
-                               'machine': machine(torch.device('cpu')), 'cpu_minutes': 0, 'runs': []})
-    done, before = [list(row.values())[:-1] for row in found['runs']], found['cpu_minutes']
-    for start, norm, warmup, peak, seed in planned():
-        row = {'start': start, 'norm': norm, 'warmup': warmup, 'rate': peak, 'seed': seed}
-        if list(row.values()) in done: continue
-        found['runs'].append(row | {'loss': run(*row.values())})
-        found['cpu_minutes'] = round(before + time.process_time()/60, 1)
-        write(found, args.out, lines)
-        print(found['runs'][-1], flush=True)
+    experiment = Experiment(__file__, __doc__)
+    args = experiment.begin()
+    if args.tiny: globals().update(TINY)
+    recipe = {'steps': STEPS, 'rises': RISES, 'rates': RATES, 'seeds': SEEDS,
+              'first_steps': {'rises': FIRST_STEPS, 'rates': NEAR_THE_LIMIT}}
+    experiment.facts['seeds'] = SEEDS
+    jobs = [dict(zip(('start', 'norm', 'warmup', 'rate', 'seed'), job)) for job in planned()]
+    experiment.grid({'recipe': recipe}, jobs, run, growing=True, form=lines)
 
 
 if __name__ == '__main__': main()

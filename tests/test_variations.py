@@ -40,9 +40,10 @@ def test_goes_on_where_it_stopped(table3, tmp_path):
 
 
 def test_order_of_runs(table3):
-    done = {'runs': [{'row': 'base', 'seed': 0}]}
-    assert table3.missing(done, ['untied', 'big', 'base', 'A1'], 2) == [
-        ('A1', 0), ('untied', 0), ('big', 0), ('base', 1), ('A1', 1), ('untied', 1), ('base', 2), ('base', 3)]
+    jobs = table3.jobs(['untied', 'big', 'base', 'A1'], 2)
+    assert [(job['row'], job['seed']) for job in jobs] == [
+        ('base', 0), ('A1', 0), ('untied', 0), ('big', 0), ('base', 1), ('A1', 1), ('untied', 1), ('base', 2),
+        ('base', 3)]
 
 
 def test_averaging_takes_the_best_rate_and_goes_on(table3, tmp_path, monkeypatch):
