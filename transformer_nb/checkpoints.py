@@ -251,7 +251,7 @@ def _model(path, data):
     file, (cfg, name) = path/'model.safetensors', _config(path/'config.json', data['config.json'])
     with reading_errors_as(file, AGAIN, 'no safetensors file', SafetensorError):
         weights = tensors_from(data.pop(file.name))  # the bytes go before the model comes: a quarter less memory
-    with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', ValueError, RuntimeError):
+    with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', TypeError, ValueError, RuntimeError):
         try: return filled(cfg, weights), name
         except RuntimeError:  # or the memory was full: was that asked for by mistake?
             held, asked = (sum(t.numel() for t in table.values()) for table in (weights, _empty(cfg).state_dict()))

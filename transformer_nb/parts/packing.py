@@ -47,8 +47,7 @@ class Packing:
         row:Tensor # Sequences end to end, shape (t, …)
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
-        table = row.index_select(0, self.token_of_cell).index_fill_(0, self.padding, 0)
-        return table.unflatten(0, self.shape)
+        return row.index_select(0, self.token_of_cell).index_fill_(0, self.padding, 0).unflatten(0, self.shape)
 
     def unpack_heads(self,
         heads:Tensor # A row of tokens for each head, shape (h, t, d)
