@@ -11,7 +11,7 @@ __all__ = ['FORMAT', 'FILES', 'AGAIN', 'Checkpoint', 'save', 'snapshot', 'whole_
 
 # %% ../nbs/checkpoints.ipynb #4ed80f45
 import warnings
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from importlib import resources
 from itertools import zip_longest
 from pathlib import Path
@@ -37,8 +37,6 @@ FILES = (
     'optimizer.safetensors',
     MANIFEST,
 )
-_MODEL = FILES[:2]         # must be there
-_TO_TRANSLATE = FILES[:4]  # all but what a run goes on with
 
 @dataclass
 class Checkpoint:
@@ -73,7 +71,7 @@ def snapshot(
     check_tokenizer(tokenizer, model.cfg)
     # d_k and d_v that were worked out as d_model/h are written as null: the reader works them out again
     given = {name: None if isinstance(value, PerHead) else value for name, value in asdict(model.cfg).items()}
-    if tokenizer and class_name(type(tokenizer)): given['tokenizer'] = class_name(type(tokenizer))
+    if own := tokenizer and class_name(type(tokenizer)): given['tokenizer'] = own
     files = {'config.json': to_json(given), 'model.safetensors': whole_tensors(model.state_dict(), keep, copy)}
     if optimizer: files['optimizer.safetensors'] = whole_tensors(_state(optimizer), keep, copy)
     if tokenizer: files['tokenizer.model'] = tokenizer
@@ -130,11 +128,10 @@ def verify(
     "Raises `InputError`, naming the file, if a checkpoint is of another format, or a file missing, cut off or altered."
     _read(Path(path))
 
-def _read(path, keep=(), verified=False):
-    "Check every file against the manifest, each read once; the bytes of those in `keep`."
-    files = _manifest(path)
-    wanted = [name for name in files if name in keep or not verified]
-    return {name: check_file(path/name, files[name], AGAIN, name in keep, verified) for name in wanted}
+def _read(path, keep=False, verified=False):
+    "Check every file against the manifest, each read once; with `keep` the bytes of all that translating needs."
+    return {name: check_file(path/name, entry, AGAIN, keep and name != 'optimizer.safetensors', verified)
+            for name, entry in _manifest(path).items()}
 
 # %% ../nbs/checkpoints.ipynb #594c44fd
 def _manifest(path):
@@ -150,13 +147,14 @@ def _manifest(path):
     with reading_errors_as(file, AGAIN, 'broken', KeyError, TypeError, ValueError, AttributeError):
         files = {name: {'bytes': int(entry['bytes']), 'sha256': entry['sha256']}
                  for name, entry in manifest['files'].items()}
-        if not {*_MODEL} <= files.keys() <= {*FILES} - {MANIFEST}: raise ValueError('files of another kind')
+        if not {*FILES[:2]} <= files.keys() <= {*FILES[:-1]}: raise ValueError('files of another kind')
     return files
 
 def _complete(path):
     "Are all files there, in their full length? (Quick: nothing is hashed.)"
-    try: return all((path/name).stat().st_size == entry['bytes'] for name, entry in _manifest(path).items())
-    except (InputError, OSError): return False
+    try: _read(path, verified=True)
+    except (InputError, DiskError): return False
+    return True
 
 # %% ../nbs/checkpoints.ipynb #b071f8be
 def steps(
@@ -179,25 +177,24 @@ def find(
     return _open(path)[0]
 
 # %% ../nbs/checkpoints.ipynb #10677fe9
-def _open(path, keep=(), verified=False):
+def _open(path, keep=False, verified=False):
     "The checkpoint meant by `path`, and what `_read` gives."
     path = resolve(Path(path))
     if str(path) == 'demo' and not path.is_dir(): path = Path(str(resources.files('transformer_nb')/'assets'/'demo'))
     claims = any((path/name).is_file() for name in (MANIFEST, 'config.json'))
-    return (path, _read(path, keep, verified)) if claims else _pick(path, [*steps(path), path/'averaged'], keep)
+    return (path, _read(path, keep, verified)) if claims else _pick(path, [*steps(path), *path.glob('averaged')], keep)
 
-def _pick(run, candidates, keep=()):
+def _pick(run, candidates, keep=False):
     "The last candidate that is valid, and what `_read` gives; each broken one after it is warned of."
     train = f"train one with tnb-train --out {run}"
     if not run.is_dir(): raise InputError(f"{run}: no such checkpoint directory; {train}")
-    faults = []
+    first = None
     for path in reversed(candidates):
-        if not path.is_dir(): continue
         try: return path, _read(path, keep)
         except (InputError, DiskError) as e:
-            faults.append(e)
+            first = first or e
             warnings.warn(f"a broken checkpoint is passed over: {e}", stacklevel=3)
-    if faults: raise type(faults[0])(f"{run}: holds no valid checkpoint; the newest: {faults[0]}")
+    if first: raise type(first)(f"{run}: holds no valid checkpoint; the newest: {first}")
     raise InputError(f"{run}: holds no checkpoint (no config.json); copy the whole directory again, or {train}")
 
 # %% ../nbs/checkpoints.ipynb #b5651f24
@@ -207,10 +204,10 @@ def prune(
 ):
     "Remove all steps of a run that are older than its newest `keep` whole ones."
     if keep < 1: raise ValueError(f"keep at least one checkpoint, not {keep}")
-    written = steps(run)
-    whole = [path for path in written if _complete(path)]
-    if len(whole) < keep: return
-    for old in written[:written.index(whole[-keep])]: remove(old)
+    whole = 0
+    for path in reversed(steps(run)):
+        if whole == keep: remove(path)
+        elif _complete(path): whole += 1
 
 def remove(
     path:str|Path # A checkpoint directory; nothing happens if there is none
@@ -230,61 +227,58 @@ def load(
     tokenizer=None                 # The one it was saved with, if that is of a class that is not registered
 ) -> Checkpoint:
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
-    place, data = _open(path, _TO_TRANSLATE, verified)  # the optimizer's state is checked, but not kept
-    model, file = _model(place, data).to(default_device(str(device))), place/'tokenizer.model'
-    name = str(read_json(place/'config.json', AGAIN, data['config.json']).get('tokenizer', ''))
+    place, data = _open(path, keep=True, verified=verified)
+    (model, name), file = _model(place, data), place/'tokenizer.model'
     found = read_tokenizer(data[file.name], file, name, tokenizer) if file.name in data else None
-    if tokenizer is not None and not found:
-        raise InputError(f"{file}: there is none, the checkpoint was saved without a tokenizer; leave tokenizer= out")
-    if tokenizer is not None: _check_vocabulary(place, found, tokenizer, 'give the one that it was saved with')
+    if tokenizer is not None:
+        if not found:
+            raise InputError(
+                f"{file}: there is none, the checkpoint was saved without a tokenizer; leave tokenizer= out")
+        _check_vocabulary(place, found, tokenizer, 'give the one that it was saved with')
     training = read_json(place/'training.json', AGAIN, data.get('training.json', b'{}'))
-    return Checkpoint(model, found, training, place)
+    return Checkpoint(model.to(default_device(str(device))), found, training, place)
 
 def load_transformer(
     path:str|Path,        # A checkpoint directory, a run that holds some, or 'demo', the small model of this package
     device:str='cpu'      # torch device, or 'auto'
 ) -> Transformer:         # In eval mode and float32, whatever the weights were stored as
     "The model of a checkpoint, and nothing else of it; raises `InputError` as `load` does."
-    return _model(*_open(path, _MODEL)).float().to(default_device(device))
+    return _model(*_open(path, keep=True))[0].float().to(default_device(device))
 
 # %% ../nbs/checkpoints.ipynb #79a2cd58
 def _model(path, data):
-    "The model that a checkpoint's config.json describes, with its weights."
-    file = path/'model.safetensors'
+    "The model that a checkpoint's config.json describes, with its weights; and the name of its tokenizer's class."
+    file, (cfg, name) = path/'model.safetensors', _config(path/'config.json', data['config.json'])
     with reading_errors_as(file, AGAIN, 'no safetensors file', SafetensorError):
         weights = tensors_from(data.pop(file.name))  # the bytes go before the model comes: a quarter less memory
-    cfg = _config(path/'config.json', data['config.json'])
-    with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', RuntimeError):
-        try: return filled(cfg, weights)
+    with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', TypeError, ValueError, RuntimeError):
+        try: return filled(cfg, weights), name
         except RuntimeError:  # or the memory was full: was that asked for by mistake?
-            _check_numbers(file, weights, cfg)
-            raise
+            held, asked = (sum(t.numel() for t in table.values()) for table in (weights, _empty(cfg).state_dict()))
+            if held == asked: raise
+            raise ValueError(f'{held:,} numbers, not {asked:,}') from None
+
+def _empty(cfg):
+    "A model without memory for its numbers."
+    with torch.device('meta'): return Transformer(cfg)
 
 def filled(
     cfg:TransformerConfig, # Everything that fixes the model
     weights:dict           # Name to tensor, of any type; they are taken, not copied
 ) -> Transformer:          # In eval mode
-    "The model of given weights; `RuntimeError` where they do not fit. The caller's random numbers stay as they are."
-    with torch.random.fork_rng([]): model = Transformer(cfg)
+    "The model of given weights; `RuntimeError` where they do not fit. No random numbers are drawn for it."
+    model = _empty(cfg).to_empty(device='cpu')
     model.load_state_dict(weights, assign=True)
     return model.eval()
 
-def _check_numbers(file, weights, cfg):
-    "Raises `InputError` where a file has not as many numbers as the model, which is made without memory for them."
-    with torch.device('meta'): model = Transformer(cfg)
-    held, asked = (sum(t.numel() for t in table.values()) for table in (weights, model.state_dict()))
-    if held == asked: return
-    raise InputError(f"{file}: does not fit config.json beside it ({held:,} numbers, not {asked:,}); {AGAIN}")
-
 def _config(file, data):
-    "What a config.json says, checked."
-    cfg = read_json(file, AGAIN, data)
-    cfg.pop('tokenizer', None)  # the name of a class
-    if 'banned' in cfg: cfg['suppress_tokens'] = cfg.pop('banned')  # as it was called once
-    if unknown := sorted(cfg.keys() - {f.name for f in fields(TransformerConfig)}):
+    "What a config.json says, checked: the configuration, and the name of the tokenizer's class, '' for our own."
+    given = read_json(file, AGAIN, data)
+    name = str(given.pop('tokenizer', ''))
+    if 'banned' in given: given['suppress_tokens'] = given.pop('banned')  # as it was called once
+    if unknown := sorted(given.keys() - asdict(TransformerConfig()).keys()):
         raise InputError(f"{file}: unknown field {unknown[0]!r}; use the version of transformer_nb that wrote it")
-    errors = TypeError, InputError, ValueError, ArithmeticError, RuntimeError
-    with reading_errors_as(file, AGAIN, 'describes no model', *errors): return TransformerConfig(**cfg)
+    with reading_errors_as(file, AGAIN, 'describes no model', InputError): return TransformerConfig(**given), name
 
 # %% ../nbs/checkpoints.ipynb #8b512d14
 def check_fits(
@@ -294,10 +288,10 @@ def check_fits(
 ):
     "Raises `InputError`, naming the first difference, if a checkpoint is of another configuration or vocabulary."
     remedy = 'keep to the settings of that run, or begin another in a new directory'
-    for f in fields(cfg):
-        theirs, ours = getattr(found.model.cfg, f.name), getattr(cfg, f.name)
-        if theirs != ours:
-            raise InputError(f"{found.path}: of another model ({f.name} is {theirs!r}, not {ours!r}); {remedy}")
+    theirs = asdict(found.model.cfg)
+    for name, ours in asdict(cfg).items():
+        if theirs[name] != ours:
+            raise InputError(f"{found.path}: of another model ({name} is {theirs[name]!r}, not {ours!r}); {remedy}")
     _check_vocabulary(found.path, found.tokenizer, tokenizer, remedy)
 
 def _check_vocabulary(path, theirs, ours, remedy):
@@ -314,11 +308,6 @@ def _pieces(tokenizer):
     return [piece for side in sides for piece in side.pieces(list(range(side.vocab_size)))]
 
 # %% ../nbs/checkpoints.ipynb #285b8609
-def _of_the_kind(value, parameter):
-    "May this be an optimizer's state for the parameter? It has a number for each entry, row or column, or one for all."
-    sizes = zip(reversed(value.shape), reversed(parameter.shape))
-    return value.dim() <= parameter.dim() and all(n in (1, size) for n, size in sizes)
-
 def load_optimizer(
     path:str|Path,       # Checkpoint directory
     optimizer,           # torch optimizer of the same model, filled in place
@@ -334,12 +323,13 @@ def load_optimizer(
     with reading_errors_as(file, AGAIN, 'no safetensors file', SafetensorError):
         tensors = tensors_from(check_file(file, promised, AGAIN, keep=True, hashed=verified))
     state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
-    for key, value in tensors.items():
-        i, part = key.split('.', 1)
-        if int(i) >= len(params) or not _of_the_kind(value, params[int(i)]):
-            raise InputError(f"{file}: of another model; {AGAIN}")
-        state.setdefault(int(i), {})[part] = sharded_like(value, params[int(i)])
-    optimizer.load_state_dict({'state': state, 'param_groups': optimizer.state_dict()['param_groups']})
+    with reading_errors_as(file, AGAIN, 'of another model', ValueError, IndexError, RuntimeError):
+        for key, value in tensors.items():
+            i, part = key.split('.', 1)
+            like = params[int(i)]
+            value.expand(like.shape)  # has a number for each entry, row or column, or one for all
+            state.setdefault(int(i), {})[part] = sharded_like(value, like)
+    optimizer.load_state_dict(optimizer.state_dict() | {'state': state})
 
 # %% ../nbs/checkpoints.ipynb #04361b43
 def average(
@@ -356,6 +346,7 @@ def average(
         check_fits(found, last.model.cfg, last.tokenizer)
         for k, v in found.model.state_dict().items(): total[k] += v
     last.model.load_state_dict({k: v/len(paths) for k, v in total.items()})
-    training = last.training | {'averaged': [Path(p).name for p in paths]}
-    save(out, last.model, last.tokenizer, training)
-    return replace(last, training=training, path=Path(out))
+    last.training['averaged'] = [Path(p).name for p in paths]
+    save(out, last.model, last.tokenizer, last.training)
+    last.path = Path(out)
+    return last

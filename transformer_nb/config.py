@@ -24,8 +24,8 @@ KINDS = {'positions': ('sinusoid', 'learned'), 'norm': ('post', 'pre'), 'activat
 
 def _check_field(field, value):
     "Raises `InputError` for a value that no model can have in this field: one of `KINDS`, a share, a whole number."
-    kinds, is_number = KINDS.get(field.name), isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kinds:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kinds := KINDS.get(field.name):
         fits, wanted = value in kinds and type(value) is type(kinds[0]), ' or '.join(map(repr, kinds))
     elif field.type is float:
         fits, wanted = is_number and 0 <= value < 1, 'a number from 0 up to, but not including, 1'
@@ -115,16 +115,16 @@ class TransformerConfig:
 
 # %% ../nbs/config.ipynb #cfgpre
 PRESETS = {  # the rows of Table 3, its last one (big) beside base: what differs from base; and two smaller ones
-    'base': {}, 'big': dict(d_model=1024, d_ff=4096, h=16, dropout=0.3),
-    'A1': dict(h=1), 'A2': dict(h=4), 'A3': dict(h=16), 'A4': dict(h=32),
-    'B1': dict(d_k=16), 'B2': dict(d_k=32),
-    'C1': dict(N=2), 'C2': dict(N=4), 'C3': dict(N=8),
-    'C4': dict(d_model=256, d_k=32, d_v=32), 'C5': dict(d_model=1024, d_k=128, d_v=128),
-    'C6': dict(d_ff=1024), 'C7': dict(d_ff=4096),
-    'D1': dict(dropout=0.0), 'D2': dict(dropout=0.2), 'D3': dict(label_smoothing=0.0), 'D4': dict(label_smoothing=0.2),
-    'E': dict(positions='learned'),
-    'tiny': dict(N=4, d_model=128, d_ff=256, h=4, dropout=0.3),     # for CPUs and some 10,000 sentences
-    'small': dict(N=3, d_model=256, d_ff=1024, h=4)}                # for CPUs and some 100,000 sentences
+    'base': {}, 'big': {'d_model': 1024, 'd_ff': 4096, 'h': 16, 'dropout': 0.3},
+    'A1': {'h': 1}, 'A2': {'h': 4}, 'A3': {'h': 16}, 'A4': {'h': 32},
+    'B1': {'d_k': 16}, 'B2': {'d_k': 32},
+    'C1': {'N': 2}, 'C2': {'N': 4}, 'C3': {'N': 8},
+    'C4': {'d_model': 256, 'd_k': 32, 'd_v': 32}, 'C5': {'d_model': 1024, 'd_k': 128, 'd_v': 128},
+    'C6': {'d_ff': 1024}, 'C7': {'d_ff': 4096},
+    'D1': {'dropout': 0.0}, 'D2': {'dropout': 0.2}, 'D3': {'label_smoothing': 0.0}, 'D4': {'label_smoothing': 0.2},
+    'E': {'positions': 'learned'},
+    'tiny': {'N': 4, 'd_model': 128, 'd_ff': 256, 'h': 4, 'dropout': 0.3},     # for CPUs and some 10,000 sentences
+    'small': {'N': 3, 'd_model': 256, 'd_ff': 1024, 'h': 4}}                # for CPUs and some 100,000 sentences
 
 def preset(
     name:str,     # 'base', 'big', a row of Table 3 ('A1' … 'E'), 'tiny' or 'small'
@@ -177,18 +177,16 @@ def look_up(
             "use the tokenizer that the model was trained with") from None
 
 # %% ../nbs/config.ipynb #cfgtabs
-def _behind(real): return real[:, 1:] > real[:, :-1]  # a real token right behind padding
-
 def count_real(
-    real:Tensor # Boolean, shape (b, n): True where a real token stands
-) -> int:       # Number of real tokens
+    *tables:Tensor # Boolean, shape (b, n): True where a real token stands; all of the same number of rows
+) -> int:          # Number of real tokens in all of them
     "Count the real tokens; raises `InputError`, naming the row, where padding stands before one of them."
-    behind = _behind(real)
+    wrong = torch.cat([(real[:, 1:] > real[:, :-1]).any(1) for real in tables])  # rows with a token behind padding
     # both at once: each question makes the CPU wait for a GPU
-    count, wrong = torch.stack([real.sum(), behind.sum()]).tolist()
-    if wrong and not torch.compiler.is_compiling():
+    count, n_wrong = torch.stack([sum(real.sum() for real in tables), wrong.sum()]).tolist()
+    if n_wrong and not torch.compiler.is_compiling():
         raise InputError(
-            f"row {behind.any(1).nonzero()[0].item()} (from 0) of the ids: padding stands before a token, "
+            f"row {wrong.nonzero()[0].item() % len(tables[0])} (from 0) of the ids: padding stands before a token, "
             "but padding belongs on the right; move it there, or check that pad_id is the id of padding "
             "and of nothing else"
         )
@@ -196,17 +194,14 @@ def count_real(
 
 def _check_table(side, ids):
     if ids.dim() != 2:
-        shape = tuple(ids.shape)
-        raise InputError(f"{side} ids of shape {shape}: a table (sentences, tokens) is needed; "
+        raise InputError(f"{side} ids of shape {tuple(ids.shape)}: a table (sentences, tokens) is needed; "
                          "one sentence is ids[None]")
     if ids.dtype not in (torch.int64, torch.int32):
         raise InputError(f"{side} ids of type {ids.dtype}: ids are whole numbers; write ids.long()")
 
-def _check_padding(pad_id, tables):
+def _check_padding(pad_id, *tables):
     if tables[0].is_meta or torch.compiler.is_compiling(): return
-    reals = [ids != pad_id for ids in tables]
-    if not torch.stack([_behind(real).any() for real in reals]).any(): return
-    for real in reals: count_real(real)
+    count_real(*(ids != pad_id for ids in tables))
 
 # %% ../nbs/config.ipynb #cfgpairs
 def check_pairs(
@@ -215,7 +210,8 @@ def check_pairs(
     memory:Tensor|None=None # Encoder output of the sources
 ):
     "Raises `InputError` for anything but two tables of ids with as many sources as targets."
-    for side, ids in (('source', src), ('target', tgt)): _check_table(side, ids)
+    _check_table('source', src)
+    _check_table('target', tgt)
     n, m = src.shape[0], tgt.shape[0]  # not len, which torch.export takes for a constant
     if n == m and (memory is None or memory.shape[0] == n): return
     of_memory = '' if memory is None else f', a memory of {memory.shape[0]}'
@@ -227,7 +223,7 @@ def check_source(
 ):
     "Raises `InputError` for anything but a table of ids with padding on the right."
     _check_table('source', src)
-    _check_padding(pad_id, [src])
+    _check_padding(pad_id, src)
 
 def check_inputs(
     pad_id:int,             # Id of padding
@@ -237,4 +233,5 @@ def check_inputs(
 ):
     "Raises `InputError` for what `check_pairs` refuses, and for padding that does not stand on the right."
     check_pairs(src, tgt, memory)
-    _check_padding(pad_id, [src, tgt] if memory is None else [tgt])
+    if memory is None: _check_padding(pad_id, src, tgt)
+    else: _check_padding(pad_id, tgt)

@@ -148,10 +148,9 @@ def check_free(
     place = Path(path)
     if not place.exists(): return
     there = {file.name for file in place.iterdir()} if place.is_dir() else {place.name}
-    others = sorted(there - {*files})
-    if not others: return
-    raise InputError(f"{path}: is there already and is no {what} ({others[0]} lies in it); "
-        "move that, or choose another directory")
+    if others := sorted(there - {*files}):
+        raise InputError(f"{path}: is there already and is no {what} ({others[0]} lies in it); "
+            "move that, or choose another directory")
 
 @contextmanager
 def locked(
@@ -184,15 +183,11 @@ def atomic_folder(
         tmp.mkdir(parents=True, exist_ok=True)
         with locked(tmp, f"{path}: another process is writing it; wait for its end"):
             try:
-                for left in tmp.iterdir(): _remove(left)  # of an earlier crash
+                for left in tmp.iterdir(): left.unlink()  # of an earlier crash
                 yield tmp
                 check_free(path, files, what)  # hours may have passed
                 _swap(tmp, place)
             finally: shutil.rmtree(tmp, ignore_errors=True)
-
-def _remove(path):
-    if path.is_dir(): shutil.rmtree(path)
-    else: path.unlink()
 
 def resolve(
     path:Path  # Where a folder was written

@@ -47,8 +47,7 @@ class Packing:
         row:Tensor # Sequences end to end, shape (t, …)
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
-        table = row.index_select(0, self.token_of_cell).index_fill_(0, self.padding, 0)
-        return table.unflatten(0, self.shape)
+        return row.index_select(0, self.token_of_cell).index_fill_(0, self.padding, 0).unflatten(0, self.shape)
 
     def unpack_heads(self,
         heads:Tensor # A row of tokens for each head, shape (h, t, d)
@@ -66,15 +65,16 @@ def _kernel():
 
 def _varlen(Q, K, V):
     "Can it take these?"
-    if not Q.is_cuda or Q.dtype not in (torch.float16, torch.bfloat16) or _kernel() is None: return False
-    if torch.cuda.get_device_capability(Q.device) < (8, 0): return False  # such as a T4 or V100
-    return K.shape[-1] == V.shape[-1] and K.shape[-1] in (32, 64, 128)
+    return (Q.is_cuda and Q.dtype in (torch.float16, torch.bfloat16) and _kernel() is not None
+        and torch.cuda.get_device_capability(Q.device) >= (8, 0)  # not a T4 or V100
+        and K.shape[-1] == V.shape[-1] and K.shape[-1] in (32, 64, 128))
 
 def _by_kernel(kernel, mask, Q, K, V):
     "The same by torch's kernel, which needs no padding at all: it takes the cumulative lengths."
     q, k, v = (x.transpose(0, 1) for x in (Q, K, V))  # (t, h, d)
-    longest, window = (mask.queries.shape[1], mask.keys.shape[1]), (-1, 0 if mask.causal else -1)
-    return kernel(q, k, v, mask.queries.cu_seqlens, mask.keys.cu_seqlens, *longest, window_size=window).transpose(0, 1)
+    heads = kernel(q, k, v, mask.queries.cu_seqlens, mask.keys.cu_seqlens, mask.queries.shape[1], mask.keys.shape[1],
+        window_size=(-1, 0 if mask.causal else -1))
+    return heads.transpose(0, 1)
 
 # %% ../../nbs/parts/02_packing.ipynb #bbb6795e
 # Keys up to which a CPU multiplies equation 1 out in bfloat16, where torch's fused kernel is slow to go backward
