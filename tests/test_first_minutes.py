@@ -201,6 +201,16 @@ def test_demo_proposes_commands_that_work(tmp_path, monkeypatch):
     assert command != commands['go on'] and 'runs/model/averaged' in shell(command, tmp_path).stderr
 
 
+def test_a_translation_does_not_wait_for_torchs_compiler():
+    "A model built on device meta would import it, and sympy: a second and 57 MB at every start."
+    code = """import sys
+from transformer_nb import Translator
+Translator.from_pretrained('demo', 'cpu').translate('a dog runs .')
+print(sorted({'sympy', 'torch._dynamo'} & sys.modules.keys()))"""
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+    assert done.stdout == '[]\n'
+
+
 @pytest.mark.parametrize('command', COMMANDS)
 def test_version(command):
     "As a process where no other test starts the command as one."
