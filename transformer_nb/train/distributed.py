@@ -39,15 +39,19 @@ class DistributedContext:
         # NCCL gives up after ten minutes, and process 0 may learn a vocabulary or score a model for longer
         dist.init_process_group('nccl' if gpu else 'gloo', timeout=timedelta(hours=1))
 
+    def exact(self,
+        value # A number, or a tensor of one number on the device
+    ) -> torch.Tensor:
+        "The number on the device, in the finest type there is: sums of many stay right."
+        dtype = torch.float32 if self.device.type == 'mps' else torch.float64
+        if isinstance(value, torch.Tensor): return value.to(dtype)
+        return torch.full((), value, dtype=dtype, device=self.device)  # a copy from the CPU would wait for a GPU
+
     def all_reduce_sum(self,
         *values # This process's numbers, or tensors of one number on the device
     ) -> list:  # Their sums over all processes, as floats
         "Add numbers up over all processes; each gets the result. A GPU is waited for once, however many they are."
-        dtype = torch.float32 if self.device.type == 'mps' else torch.float64  # the finest there is
-        def number(value):  # written by the GPU itself: a copy from the CPU would wait for it
-            if isinstance(value, torch.Tensor): return value.to(dtype)
-            return torch.full((), value, dtype=dtype, device=self.device)
-        total = torch.stack([number(value) for value in values])
+        total = torch.stack([self.exact(value) for value in values])
         if self.size > 1: dist.all_reduce(total)
         return total.tolist()
 
