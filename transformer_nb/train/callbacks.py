@@ -351,12 +351,11 @@ class EMA(Callback):
     @torch.no_grad()
     def on_step_end(self, trainer, step, seconds):
         decay = min(self.decay, (1 + trainer.step)/(10 + trainer.step))
-        updated = isfinite(trainer.norm)  # float16: or the optimizer was passed over
         for p in _parameters(trainer.optimizer):
             state = trainer.optimizer.state[p]
             if 'ema' in state: state['ema'].lerp_(p, 1 - decay)
-            # After its update: an optimizer begins its own state where it finds none
-            elif updated and p.grad is not None: state['ema'] = p.detach().clone()
+            # After its update (float16: or the optimizer was passed over), as it begins its own state where it finds none
+            elif isfinite(trainer.norm) and p.grad is not None: state['ema'] = p.detach().clone()
 
     def on_snapshot(self, trainer, folders):
         "The averages have their numbers in the optimizer; what has none is as it is."

@@ -25,15 +25,12 @@ def refuse_used(
     if checkpoints.steps(out) or (out/'averaged').exists():
         raise InputError(f"{out}: already holds a run; resume it, or choose another directory")
     if not metrics.exists(): return
-    if not _of_a_run(metrics): raise InputError(f"{metrics}: of another program; choose another directory")
-    if again: return
-    raise InputError(f"{metrics}: of a run that ended before its first checkpoint; remove it, "
-        "or choose another directory")
-
-def _of_a_run(metrics):
-    "Is the file ours? Other programs write one of this name, too."
     first = metrics.read_text(encoding='utf-8', errors='replace').partition('\n')[0]
-    return not first or all(f'"{name}": ' in first for name in ('step', 'loss', 'tokens_per_s'))
+    if first and not all(f'"{name}": ' in first for name in ('step', 'loss', 'tokens_per_s')):
+        raise InputError(f"{metrics}: of another program; choose another directory")
+    if not again:
+        raise InputError(f"{metrics}: of a run that ended before its first checkpoint; remove it, "
+            "or choose another directory")
 
 # %% ../../nbs/train/04_runs.ipynb #95896e98
 def split_micro_batches(
