@@ -129,7 +129,7 @@ class GracefulStop(Callback):
 class Metrics(Callback):
     """Makes the numbers of each step for all callbacks (`on_metrics`), which have none without it, and writes them and
     those of each validation, a JSON object per line, into metrics.jsonl. Process 0 does it for all."""
-    file = None  # while a run lasts
+    file:Any = None  # while a run lasts
 
     def on_fit_start(self, trainer):
         "Lines after the present step are of a part that is done again."
@@ -231,9 +231,7 @@ class Validation(Callback):
 # %% ../../nbs/train/07_callbacks.ipynb #cbkckpx
 class Checkpointing(Callback):
     "Regular checkpoints, written by a thread while training goes on; at the end the mean of the last ones (§6.1)."
-    writing:Any = None  # what the thread writes
-
-    def __init__(self): self.thread = ThreadPoolExecutor(1)  # it begins with the first checkpoint
+    writing:Any = None  # what a thread writes
 
     def on_fit_start(self, trainer):
         "The average of an earlier part of the run goes; somebody's own files in its place end the run now."
@@ -281,7 +279,9 @@ class Checkpointing(Callback):
         folders = {trainer.checkpoint_dir(): trainer.snapshot(copy=True)}
         if not trainer.is_main_process: return
         trainer.call('on_snapshot', folders)
-        self.writing = self.thread.submit(self._write, trainer, folders)
+        thread = ThreadPoolExecutor(1)
+        self.writing = thread.submit(self._write, trainer, folders)
+        thread.shutdown(wait=False)  # it ends when all is written
 
     def _write(self, trainer, folders):
         "What belongs to a checkpoint is there before it: a run resumed from it would not write it again."
@@ -399,7 +399,7 @@ class Progress(Callback):
 
     def on_step_end(self, trainer, step, seconds): self.bar.update(100*trainer.progress - self.bar.n)
     def close(self, trainer):
-        if self.bar: self.bar.close()
+        if self.bar is not None: self.bar.close()
 
 class BusyMachine(Callback):
     "Says once that other programs take the processor away."

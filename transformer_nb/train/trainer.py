@@ -333,7 +333,7 @@ class Trainer:
     def _accumulate(self, step):
         "Add up the gradients of all micro-batches, and their loss on the device, for which nobody waits."
         self.optimizer.zero_grad()
-        total:Any = 0.
+        total = torch.zeros((), device=self.device)
         with torch.random.fork_rng([self.device] if self.device.type == 'cuda' else []):  # the caller's stay
             for batch, place in zip(step.batches, step.places):
                 torch.manual_seed(((self.cfg.seed*1_000_003 + self.step)*65_536 + place) % 2**63)
