@@ -354,7 +354,7 @@ class EMA(Callback):
         for p in _parameters(trainer.optimizer):
             state = trainer.optimizer.state[p]
             if 'ema' in state: state['ema'].lerp_(p, 1 - decay)
-            # After its update (float16: or the optimizer was passed over), as it begins its own state where it finds none
+            # After its update (float16: it may be passed over): an optimizer begins its own state where it finds none
             elif isfinite(trainer.norm) and p.grad is not None: state['ema'] = p.detach().clone()
 
     def on_snapshot(self, trainer, folders):
@@ -450,7 +450,7 @@ def default_callbacks(
     cfg       # A `TrainingConfig`
 ) -> list:    # Callbacks, each for one trainer
     "What every run has, and what its settings ask for."
-    found = (GracefulStop(), Validation(), Checkpointing(), cfg.keep_best and BestCheckpoint(), cfg.ema and EMA(cfg.ema),
-        cfg.patience and EarlyStopping(cfg.patience), Metrics(), Progress(), BusyMachine(),
-        cfg.tensorboard and TensorBoard())
+    found = (GracefulStop(), Validation(), Checkpointing(), cfg.keep_best and BestCheckpoint(),
+        cfg.ema and EMA(cfg.ema), cfg.patience and EarlyStopping(cfg.patience),
+        Metrics(), Progress(), BusyMachine(), cfg.tensorboard and TensorBoard())
     return list(filter(None, found))
