@@ -39,8 +39,7 @@ def default_hparams(
     papers = dict(norm='post', batch_tokens=4096, warmup=4000, lr_scale=1., threads=None)
     if preset not in LR_SCALES: return papers
     short = (steps or inf) <= FEW['steps'] or (minutes or inf) <= FEW['minutes']
-    if short: length = 'short'
-    else: length = 'minutes' if minutes else 'long'
+    length = 'short' if short else 'minutes' if minutes else 'long'
     threads = 1 if short and not minutes else None  # with minutes, the trainer measures
     return papers | SCHEDULES[length] | {'lr_scale': LR_SCALES[preset][length], 'threads': threads}
 

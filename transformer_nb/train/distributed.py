@@ -9,6 +9,7 @@ __all__ = ['DistributedContext', 'parallel', 'sync', 'lost_process']
 
 # %% ../../nbs/train/02_distributed.ipynb #cb3c31f9
 import os
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -39,15 +40,19 @@ class DistributedContext:
         # NCCL gives up after ten minutes, and process 0 may learn a vocabulary or score a model for longer
         dist.init_process_group('nccl' if gpu else 'gloo', timeout=timedelta(hours=1))
 
+    def exact(self,
+        value # A number, or a tensor of one number on the device
+    ) -> torch.Tensor:
+        "The number on the device, in the finest type there is: sums of many stay right."
+        dtype = torch.float32 if self.device.type == 'mps' else torch.float64
+        if isinstance(value, torch.Tensor): return value.to(dtype)
+        return torch.full((), value, dtype=dtype, device=self.device)  # a copy from the CPU would wait for a GPU
+
     def all_reduce_sum(self,
         *values # This process's numbers, or tensors of one number on the device
     ) -> list:  # Their sums over all processes, as floats
         "Add numbers up over all processes; each gets the result. A GPU is waited for once, however many they are."
-        dtype = torch.float32 if self.device.type == 'mps' else torch.float64  # the finest there is
-        def number(value):  # written by the GPU itself: a copy from the CPU would wait for it
-            if isinstance(value, torch.Tensor): return value.to(dtype)
-            return torch.full((), value, dtype=dtype, device=self.device)
-        total = torch.stack([number(value) for value in values])
+        total = torch.stack([self.exact(value) for value in values])
         if self.size > 1: dist.all_reduce(total)
         return total.tolist()
 
@@ -80,7 +85,7 @@ def _shard(net, world, dtype):
     "FSDP2; raises `InputError` where there is one process, or a torch that cannot do it."
     if not dist.is_initialized(): raise InputError("shard: there is nobody to share with; start with torchrun")
     # Before torch 2.9 the gradients come out twice as large on CPUs, or not at all
-    if world.device.type == 'cpu' and tuple(map(int, torch.__version__.split('.')[:2])) < (2, 9):
+    if world.device.type == 'cpu' and torch.__version__ < '2.9':  # torch compares it number by number: 2.10 is newer
         raise InputError(f"shard: on CPUs it needs torch 2.9 or newer, and this is {torch.__version__}: "
             "update torch, or leave shard out")
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -101,8 +106,8 @@ def sync(
 
 # %% ../../nbs/train/02_distributed.ipynb #b588b5a3
 # What is said when a connection has ended, in words of gloo, of NCCL or of the operating system
-_ENDS = ('closed by peer', 'reset by peer', 'broken pipe', 'timed out', 'timeout', 'refused', 'unreachable',
-    'remote process', 'was aborted')
+_ENDED = re.compile('closed by peer|reset by peer|broken pipe|timed out|timeout|refused|unreachable|remote process|'
+    'was aborted', re.IGNORECASE)
 
 def lost_process(
     error:BaseException # What was raised in training
@@ -110,6 +115,6 @@ def lost_process(
     "Does an error come from the exchange between processes?"
     if isinstance(error, (dist.DistNetworkError, dist.DistStoreError)): return True
     # gloo's connections are these files of its source; all errors of NCCL, also those of this process, are of one class
-    of_gloo = isinstance(error, RuntimeError) and 'gloo/transport/' in str(error).replace('\\', '/')
+    of_gloo = isinstance(error, RuntimeError) and re.search(r'gloo[/\\]transport[/\\]', str(error))
     may_be = of_gloo or isinstance(error, dist.DistBackendError)
-    return may_be and any(end in str(error).lower() for end in _ENDS)
+    return bool(may_be and _ENDED.search(str(error)))

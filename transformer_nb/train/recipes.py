@@ -47,9 +47,8 @@ def _check_table(where, table, found):
         if key not in keys: raise InputError(f"{where}: [{table}] {key}: no such key; there are {', '.join(keys)}")
         fits = type(value) is keys[key] or (keys[key] is float and type(value) is int)
         if not fits: raise InputError(f"{where}: [{table}] {key} = {value!r}: give {KINDS[keys[key]]}")
-    needed = ['preset'] if table == 'train' else keys
-    if missing := [key for key in needed if key not in found]:
-        raise InputError(f"{where}: [{table}] {missing[0]} is missing; add it ({KINDS[keys[missing[0]]]})")
+    for key in ['preset'] if table == 'train' else keys:
+        if key not in found: raise InputError(f"{where}: [{table}] {key} is missing; add it ({KINDS[keys[key]]})")
 
 # %% ../../nbs/train/05_recipes.ipynb #rec00018
 @dataclass(frozen=True)
@@ -63,27 +62,26 @@ class Recipe:
     expected:dict  # bleu on which test, how it is counted, its source, the time that the run took there
     prepare:dict = field(default_factory=dict)  # vocab_size of the shards; empty: trained on as text
 
-    def __post_init__(self):
-        if not {'steps', 'minutes'} & self.train.keys():
-            raise InputError(f"{self.given}: [train] gives neither steps nor minutes; a run must end")
-
 def load_recipe(
     name:str|Path  # Name of a recipe that comes with the package, or a file of one's own, which ends in .toml
 ) -> Recipe:
     "A recipe, checked; raises `InputError` naming file, key and remedy."
-    own = Path(name).suffix == '.toml'
-    path = Path(name) if own else FOLDER/f'{name}.toml'
-    if not own and name not in recipe_names():
-        raise InputError(f"{name}: no such recipe; choose one of {', '.join(recipe_names())}, or give a file .toml")
+    path = Path(name)
+    if path.suffix != '.toml':
+        path = FOLDER/f'{name}.toml'
+        if not path.exists():
+            raise InputError(f"{name}: no such recipe; choose one of {', '.join(recipe_names())}, or give a file .toml")
     with reading_errors_as(path, 'check the path, or correct the file', 'no TOML', ValueError):
         tables = tomllib.loads(path.read_text(encoding='utf-8'))
-    if isinstance(tables.get('train'), dict): tables['train'] = current_names(tables['train'])
     for table, found in tables.items():
         if table not in TABLES or not isinstance(found, dict):
             raise InputError(f"{path}: {table}: no table of a recipe; there are {', '.join(f'[{t}]' for t in TABLES)}")
-        _check_table(path, table, found)
+        tables[table] = current_names(found)
+        _check_table(path, table, tables[table])
     if missing := TABLES.keys() - tables.keys() - {'prepare'}:
         raise InputError(f"{path}: the table [{min(missing)}] is missing; add it, as in {FOLDER/'multi30k.toml'}")
+    if not {'steps', 'minutes'} & tables['train'].keys():
+        raise InputError(f"{path}: [train] gives neither steps nor minutes; a run must end")
     return Recipe(path.stem, str(name), **tables)
 
 # %% ../../nbs/train/05_recipes.ipynb #rec00024
@@ -118,16 +116,15 @@ def split_tatoeba(
     held_out:int=1000 # English sentences for validation, and as many for the test
 ):
     "Write train, val and test, split by English sentence; val and test have one translation of each, the first."
-    out, translations = Path(out), defaultdict(list)
-    if out.exists(): raise InputError(f"{out}: is there already; choose another directory")
-    for english, other in stream_pairs((file,), first, second): translations[english].append(other)
-    english = sorted(translations)
-    if len(english) <= 2*held_out:
-        raise InputError(f"{file}: {len(english):,} English sentences, and {2*held_out:,} are held out: "
-            "give a larger file, or a smaller held_out")
-    random.Random(0).shuffle(english)
-    splits = {'test': english[:held_out], 'val': english[held_out:2*held_out], 'train': english[2*held_out:]}
     with atomic_folder(out, (), 'new folder') as folder:
+        translations = defaultdict(list)
+        for english, other in stream_pairs((file,), first, second): translations[english].append(other)
+        english = sorted(translations)
+        if len(english) <= 2*held_out:
+            raise InputError(f"{file}: {len(english):,} English sentences, and {2*held_out:,} are held out: "
+                "give a larger file, or a smaller held_out")
+        random.Random(0).shuffle(english)
+        splits = {'test': english[:held_out], 'val': english[held_out:2*held_out], 'train': english[2*held_out:]}
         for name, sentences in splits.items():
             most = None if name == 'train' else 1
             pairs = [(e, other) for e in sentences for other in translations[e][:most]]

@@ -8,7 +8,6 @@ Docs: https://transformer-nb.github.io/transformer_nb/train/runs.html.md"""
 __all__ = ['refuse_used', 'split_micro_batches', 'NotFinite', 'readable_pairs', 'refuse_step']
 
 # %% ../../nbs/train/04_runs.ipynb #436d1175
-import json
 from pathlib import Path
 
 from .. import checkpoints
@@ -26,16 +25,12 @@ def refuse_used(
     if checkpoints.steps(out) or (out/'averaged').exists():
         raise InputError(f"{out}: already holds a run; resume it, or choose another directory")
     if not metrics.exists(): return
-    if not _of_a_run(metrics): raise InputError(f"{metrics}: of another program; choose another directory")
-    if again: return
-    raise InputError(f"{metrics}: of a run that ended before its first checkpoint; remove it, "
-        "or choose another directory")
-
-def _of_a_run(metrics):
-    "Is the file ours? Other programs write one of this name, too."
     first = metrics.read_text(encoding='utf-8', errors='replace').partition('\n')[0]
-    try: return not first or {'step', 'loss', 'tokens_per_s'} <= set(json.loads(first))
-    except (ValueError, TypeError): return False
+    if first and not all(f'"{name}": ' in first for name in ('step', 'loss', 'tokens_per_s')):
+        raise InputError(f"{metrics}: of another program; choose another directory")
+    if not again:
+        raise InputError(f"{metrics}: of a run that ended before its first checkpoint; remove it, "
+            "or choose another directory")
 
 # %% ../../nbs/train/04_runs.ipynb #95896e98
 def split_micro_batches(
@@ -76,9 +71,9 @@ def refuse_step(
     "Write the sentence pairs of a step into a file, and raise `NotFinite`."
     file = trainer.out/f'not-finite-step-{trainer.step + 1}-rank-{trainer.world.rank}.json'
     trainer.out.mkdir(parents=True, exist_ok=True)
-    found = {'step': trainer.step + 1, 'loss': str(loss), 'gradient_norm': str(norm),
-        'pairs': list(readable_pairs(step, trainer.tokenizer))}
-    try: atomic_write(file, to_json(found))
+    try:
+        atomic_write(file, to_json({'step': trainer.step + 1, 'loss': str(loss), 'gradient_norm': str(norm),
+            'pairs': list(readable_pairs(step, trainer.tokenizer))}))
     except OSError as e: file = f'lost ({e.strerror})'
     raise NotFinite(f'step {trainer.step + 1}: loss {loss}, gradient norm {norm}: stopped before the update, '
         f'its batch is in {file}; look at it, then {trainer.resume_hint()} with a smaller lr_scale, '

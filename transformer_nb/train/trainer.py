@@ -140,10 +140,10 @@ def compile_layers(
 
 def _check_unwatched(cfg):
     "Raises `InputError` for a setting that wants validation pairs, where there are none."
-    unwatched = next((name for name in ('keep_best', 'patience') if getattr(cfg, name)), None)
-    if unwatched:
-        raise InputError(f"{unwatched}: there are no validation pairs to measure the model on; "
-            "give some (val=, or val.SRC and val.TGT in the folder), or leave it out")
+    for name in ('keep_best', 'patience'):
+        if getattr(cfg, name):
+            raise InputError(f"{name}: there are no validation pairs to measure the model on; "
+                "give some (val=, or val.SRC and val.TGT in the folder), or leave it out")
 
 def _check_shares(cfg, dtype, size):
     "Raises `InputError` where sharded weights cannot be trained."
@@ -243,9 +243,6 @@ class Trainer:
     def progress(self): return self.share(self.step, self.seconds)  # of the run that is done
 
     @property
-    def finished(self): return self.progress >= 1 or self.stopped_early
-
-    @property
     def checkpoint_steps(self): return [entry['step'] for entry in self.log]  # of the regular checkpoints
 
     def share(self,
@@ -288,7 +285,7 @@ class Trainer:
         with closing(prefetch(self.batches.stream(self.step))) as steps:
             for step in steps:
                 self.call('on_step_start')
-                if self.finished: return
+                if self.progress >= 1 or self.stopped_early: return
                 began = time.perf_counter()
                 self.train_step(step)
                 self.call('on_step_end', step, time.perf_counter() - began)
@@ -396,11 +393,9 @@ class Trainer:
         if not found:  # the same for all processes, whatever they see
             newest = self.world.broadcast_from_rank0(lambda: checkpoints.newest(self.out))
             found = checkpoints.load(newest, verified=self.is_main_process, tokenizer=self.tokenizer)  # it has read all
-        if found.model is not self.model:
-            checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
-            ours, theirs = self.model.state_dict(), found.model.state_dict()
-            pieces = {name: checkpoints.sharded_like(theirs[name], like) for name, like in ours.items()}
-            self.model.load_state_dict(pieces)
+        checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
+        theirs, ours = found.model.state_dict(), self.model.state_dict()
+        self.model.load_state_dict({name: checkpoints.sharded_like(theirs[name], like) for name, like in ours.items()})
         training = read_state(found)
         for name in FIXED_SETTINGS:
             theirs, ours = training['settings'].get(name), getattr(self.cfg, name)
