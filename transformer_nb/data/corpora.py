@@ -124,11 +124,12 @@ def read_parallel(
     drop_empty:bool=False   # Leave out pairs with an empty side instead of refusing them?
 ) -> Split:
     "Two files as sentence pairs; raises `InputError` for unequal line counts and for empty lines."
-    files = str(src_file), str(tgt_file)
-    found = list(full_pairs(stream_parallel(*files), files, drop_empty))
-    if not found:
+    files, pairs, lines = (str(src_file), str(tgt_file)), [], []
+    for line, pair in full_pairs(stream_parallel(*files), files, drop_empty):
+        pairs.append(pair)
+        lines.append(line)
+    if not pairs:
         raise InputError(f"{src_file}: no pair without an empty side is left; give a file with one sentence per line")
-    lines, pairs = map(list, zip(*found))
     return Split(pairs, *files, lines if lines[-1] > len(lines) else None)
 
 # %% ../../nbs/data/00_corpora.ipynb #4a39fdf1
