@@ -10,17 +10,17 @@ __all__ = ['pad', 'Batch', 'make_batch', 'PairSource', 'IdPairs', 'id_pairs', 'c
 
 # %% ../../nbs/data/06_batching.ipynb #de8a2dbd
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from fastcore.basics import chunked
 from torch import Tensor
 
 from ..core import InputError
@@ -33,9 +33,8 @@ def pad(
     pad_id:int=PAD    # Id of padding
 ) -> Tensor:          # int64, shape (len(rows), longest), filled with pad_id on the right
     "Rows of different lengths as one tensor; no rows make an empty one. `InputError` for what are no ids."
-    if len(rows) == 0: return torch.empty(0, 0, dtype=torch.int64, device=device)
-    lengths = np.array([len(row) for row in rows])
-    table = np.full((len(rows), lengths.max()), pad_id, dtype=np.int64)  # NumPy 1 on Windows would take int32
+    lengths = np.array([len(row) for row in rows], int)
+    table = np.full((len(rows), lengths.max(initial=0)), pad_id, np.int64)  # NumPy 1 on Windows would take int32
     real = np.arange(table.shape[1]) < lengths[:, None]
     table[real] = _joined(rows, 'row {} (from 0)'.format)
     return torch.as_tensor(table, device=device)
@@ -46,13 +45,9 @@ def _joined(rows, place):
         full = [row for row in rows if len(row)]  # an empty list would be float64
         return np.concatenate([np.empty(0, np.int64), *full], dtype=np.int64, casting='same_kind')
     except (TypeError, ValueError):
-        odd = next(i for i, row in enumerate(rows) if not _is_row(row))
-        raise InputError(f"{place(odd)}: {rows[odd]!r:.80} is no row of ids, which are whole numbers") from None
-
-def _is_row(row):
-    try: row = np.asarray(row)
-    except ValueError: return False  # lists of different lengths
-    return row.ndim == 1 and (len(row) == 0 or row.dtype.kind in 'biu')
+        if len(rows) > 1:
+            for i, row in enumerate(rows): _joined([row], lambda _: place(i))  # raises for the first that is none
+        raise InputError(f"{place(0)}: {rows[0]!r:.80} is no row of ids, which are whole numbers") from None
 
 # %% ../../nbs/data/06_batching.ipynb #7321e6b2
 @dataclass
@@ -83,14 +78,12 @@ class Batch:
         device # torch device
     ) -> 'Batch':
         "The batch on another device. What was counted goes with it, so that no GPU is asked for it."
-        moved = copy(self)
-        for name in ('src', 'tgt_in', 'tgt_out', 'targets'): setattr(moved, name, _send(getattr(self, name), device))
+        moved, pinned = copy(self), torch.device(device).type == 'cuda' and not self.src.is_cuda
+        for name in ('src', 'tgt_in', 'tgt_out', 'targets'):
+            table = getattr(self, name)
+            if pinned: table = table.pin_memory()  # only from there a GPU copies it while the CPU goes on
+            setattr(moved, name, table.to(device, non_blocking=True))
         return moved
-
-def _send(table, device):
-    "To a GPU from pinned memory: only from there it is copied while the CPU goes on."
-    if torch.device(device).type == 'cuda' and not table.is_cuda: table = table.pin_memory()
-    return table.to(device, non_blocking=True)
 
 # %% ../../nbs/data/06_batching.ipynb #53269a0c
 def make_batch(
@@ -99,19 +92,18 @@ def make_batch(
 ) -> Batch:
     "Pad sentence pairs; the target comes shifted right and unshifted (§3.1). `InputError` for none, or padding in one."
     if not pairs: raise InputError("a batch of no sentence pairs: give at least one")
-    sources, targets = zip(*pairs)
-    src, tgt = (pad(rows, pad_id=special.pad_id) for rows in (sources, targets))
+    src, tgt = (pad(rows, pad_id=special.pad_id) for rows in zip(*pairs))
     tgt_in = F.pad(tgt, (1, 0), value=special.bos_id)
-    batch = Batch(_ended(src, sources, special), tgt_in, _ended(tgt, targets, special), special.pad_id)
+    batch = Batch(_ended(src, special), tgt_in, _ended(tgt, special), special.pad_id)
     for i, (pair, *real) in enumerate(zip(pairs, *batch.lengths)):
         if real == [len(row) + 1 for row in pair]: continue  # with EOS
         raise InputError(f"pair {i} (from 0) of the batch: id {special.pad_id} is padding, and stands in a sentence; "
             "remove it, or check that pad_id is the id of padding and of nothing else")
     return batch
 
-def _ended(table, rows, special):
+def _ended(table, special):
     "One column more, and EOS after the last token of every row."
-    ends = torch.tensor([[len(row)] for row in rows])
+    ends = (table != special.pad_id).sum(1, keepdim=True)
     return F.pad(table, (0, 1), value=special.pad_id).scatter_(1, ends, special.eos_id)
 
 # %% ../../nbs/data/06_batching.ipynb #3fe031f9
@@ -134,8 +126,9 @@ class PairSource:
     def drawn(self,
         seed:int,   # Of the stream
         epoch:int   # Number of the epoch, from 0
-    ) -> np.ndarray|None: # Indices of the pairs of this epoch; None: all of them, once
+    ) -> np.ndarray: # Indices of the pairs of this epoch: all of them, once
         "What an epoch holds, in any order."
+        return np.arange(len(self))
 
     def take(self,
         batch:list, # Indices of pairs
@@ -158,9 +151,9 @@ class IdPairs(PairSource):
     def __getitem__(self,
         i # Index of a pair, or a slice
     ):    # (source ids, target ids), arrays without BOS and EOS; for a slice a list of them
-        if isinstance(i, slice): return [self[k] for k in range(len(self))[i]]
-        i = range(len(self))[i]
-        start, middle, end = self.bounds[2*i:2*i + 3]
+        k = range(len(self))[i]
+        if isinstance(k, range): return [self[j] for j in k]
+        start, middle, end = self.bounds[2*k:2*k + 3]
         return self.ids[start:middle], self.ids[middle:end]
 
     @property
@@ -169,41 +162,45 @@ class IdPairs(PairSource):
 def _place(row): return f"pair {row//2} (from 0), {('source', 'target')[row % 2]}"
 
 def id_pairs(
-    rows:list,            # Lists or arrays of ids: source, target, source, target …
+    rows:Iterable,        # Lists or arrays of ids, or a stream of them: source, target, source, target …
     sizes:tuple=(2**32, 2**32), # How many ids there are: of the source, and of the target
     pad_id:int=-1,        # Id of padding, if it is known
     place=_place          # Function of the number of a row: where it stands, for a message
 ) -> IdPairs:
     "Rows of ids, joined; two bytes an id where the vocabulary allows it, else four. `InputError` as `check_ids`."
-    ids = _joined(rows, place)
-    bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    check_ids(IdPairs(ids, bounds), sizes, pad_id, place)
-    return IdPairs(ids.astype(np.uint16 if max(sizes) <= 2**16 else np.uint32), bounds)
+    dtype, lengths = np.uint16 if max(sizes) <= 2**16 else np.uint32, [0]
+    parts = [np.empty(0, dtype)]
+    for block in chunked(rows, 20_000):  # never all of a stream as lists at once
+        def here(row): return place(row + len(lengths) - 1)
+        ids = _joined(block, here)
+        check_ids(IdPairs(ids, np.cumsum([0, *map(len, block)])), sizes, pad_id, here)
+        parts.append(ids.astype(dtype))
+        lengths.extend(map(len, block))
+    return IdPairs(np.concatenate(parts), np.cumsum(lengths, dtype=np.int64))
 
 def check_ids(
     pairs:IdPairs,     # Sentence pairs
     sizes:tuple,       # How many ids there are: of the source, and of the target
-    pad_id:int=-1,     # Id of padding, if it is known
-    place=_place       # Function of the number of a row: where it stands, for a message
+    pad_id:int,        # Id of padding; -1: not known
+    place              # Function of the number of a row: where it stands, for a message
 ):
     "Raises `InputError`, naming the place, for an id outside the vocabulary, and for padding in a sentence."
     for start in range(0, 2*len(pairs), 2**17):  # never a mask for all ids
         bounds = np.asarray(pairs.bounds[start:start + 2**17 + 1], np.int64)
         ids = pairs.ids[bounds[0]:bounds[-1]]
         size_of_id = np.repeat(np.tile(sizes, len(bounds)//2), np.diff(bounds))  # source, target, source, target …
-        wrong = np.flatnonzero((ids < 0) | (ids >= size_of_id) | (ids == pad_id))
-        if not len(wrong): continue
-        first, size = ids[wrong[0]], size_of_id[wrong[0]]
-        row = start + np.searchsorted(bounds, bounds[0] + wrong[0], 'right') - 1
-        why = 'padding, which belongs to no sentence: remove it' if 0 <= first < size else (
-            f'not in the vocabulary of {size:,}: give ids of the tokenizer that the model was made for')
-        raise InputError(f"{place(row)}: id {first} is {why}")
+        for wrong in np.flatnonzero((ids < 0) | (ids >= size_of_id) | (ids == pad_id)):
+            i, size = ids[wrong], size_of_id[wrong]
+            row = start + np.searchsorted(bounds, bounds[0] + wrong, 'right') - 1
+            why = 'padding, which belongs to no sentence: remove it' if 0 <= i < size else (
+                f'not in the vocabulary of {size:,}: give ids of the tokenizer that the model was made for')
+            raise InputError(f"{place(row)}: id {i} is {why}")
 
 # %% ../../nbs/data/06_batching.ipynb #983005de
 def check_lengths(
     lengths,        # Tokens of each side without EOS, shape (pairs, 2)
     max_len:float,  # Longest sequence of the model, in tokens
-    place=_place    # Function of the number of a row: where it stands, for the message
+    place           # Function of the number of a row: where it stands, for the message
 ):
     "Raises `InputError`, naming the place, for a sentence that is longer than the model."
     for i, side in np.argwhere(lengths >= max_len):  # EOS comes on top
@@ -216,15 +213,14 @@ def encode_pairs(
     max_len:float   # Longest sequence of the model, in tokens
 ) -> IdPairs:
     "Sentence pairs as ids; raises `InputError` naming the line of a sentence that is longer than the model."
-    sides, files, parts = (tokenizer.source, tokenizer.target), (split.src_file, split.tgt_file), []
-    sizes = tuple(side.vocab_size for side in sides)
-    def place(row, start=0): return f"{files[row % 2]}:{split.line(start + row//2)}"
-    for start in range(0, max(1, len(split)), 10_000):  # never all ids as lists at once
-        rows = [side.encode(list(texts)) for side, texts in zip(sides, zip(*split[start:start + 10_000]))]
-        parts.append(id_pairs([*chain(*zip(*rows))], sizes, tokenizer.pad_id, partial(place, start=start)))
-    lengths = np.concatenate([part.lengths for part in parts])
-    check_lengths(lengths, max_len, place)
-    return IdPairs(np.concatenate([part.ids for part in parts]), np.append(0, np.cumsum(lengths, dtype=np.int64)))
+    sides, files = (tokenizer.source, tokenizer.target), (split.src_file, split.tgt_file)
+    def place(row): return f"{files[row % 2]}:{split.line(row//2)}"
+    def rows():
+        for block in chunked(split, 10_000):
+            yield from chain(*zip(*(side.encode(list(texts)) for side, texts in zip(sides, zip(*block)))))
+    pairs = id_pairs(rows(), tuple(side.vocab_size for side in sides), tokenizer.pad_id, place)
+    check_lengths(pairs.lengths, max_len, place)
+    return pairs
 
 # %% ../../nbs/data/06_batching.ipynb #fit10cod
 def fitting(
@@ -234,7 +230,7 @@ def fitting(
 ):              # The pairs, as `Batches` takes them
     "Raises `InputError`, naming pair and side (from 1), for ids that the model's forward pass would refuse."
     def place(row): return f"{name} {('source', 'target')[row % 2]}:{row//2 + 1}"
-    if not isinstance(pairs, PairSource): pairs = id_pairs([ids for pair in pairs for ids in pair], place=place)
+    if not isinstance(pairs, PairSource): pairs = id_pairs(chain(*pairs), place=place)
     check_lengths(pairs.lengths, cfg.max_len, place)
     if not isinstance(pairs, IdPairs): check_tokenizer(getattr(pairs, 'tokenizer', None), cfg)
     else: check_ids(pairs, (cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size), cfg.pad_id, place)
@@ -247,19 +243,17 @@ def batch_by_tokens(
     batch_tokens:int    # Budget: sentences of a batch times its longest
 ) -> list:              # Lists of indices
     "Cut `order` into batches whose padded size stays within the budget."
-    order = np.array(order, dtype=int)
-    firsts = _firsts(np.asarray(lengths)[order], batch_tokens)
-    return [part.tolist() for part in np.split(order, firsts[1:]) if len(part)]
+    return [batch.tolist() for batch in _cut(np.asarray(lengths), np.array(order, dtype=int), batch_tokens)]
 
-def _firsts(lengths, batch_tokens):
-    "Places at which a batch begins, the first of them 0."
-    firsts, longest = [0], 0
-    for place, length in enumerate(lengths.tolist()):
+def _cut(lengths, order, batch_tokens):
+    "Yields the batches as arrays, of which millions take little memory."
+    first, longest = 0, 0
+    for place, length in enumerate(lengths[order].tolist()):
         longest = max(longest, length)
-        if place > firsts[-1] and longest*(place + 1 - firsts[-1]) > batch_tokens:
-            firsts.append(place)
-            longest = length
-    return firsts
+        if place > first and longest*(place + 1 - first) > batch_tokens:
+            yield order[first:place]
+            first, longest = place, length
+    if len(order): yield order[first:]
 
 # %% ../../nbs/data/06_batching.ipynb #93158138
 @dataclass
@@ -288,26 +282,23 @@ class Batches:
                 f"take at least {world} a step, or start fewer processes")
         self.batch_tokens, self.seed, self.per_step = batch_tokens, seed, per_step
         self.rank, self.world, self.special = rank, world, special
-        self.pairs = pairs if isinstance(pairs, PairSource) else id_pairs([ids for pair in pairs for ids in pair])
+        self.pairs = pairs if isinstance(pairs, PairSource) else id_pairs(chain(*pairs))
         lengths = self.pairs.lengths + 1  # with EOS
         self.lengths, self.n_targets = lengths.max(1), lengths[:, 1]
-        self.n_batches = len(self._spans(0)[1])  # of an epoch; where epochs differ, of the first
+        self.n_batches = len(self._arrays(0))  # of an epoch; where epochs differ, of the first
 
-    def _spans(self, e):
-        "The pairs of epoch `e` in order of their lengths; begin and end of each batch there, in random order, (n, 2)."
+    def _arrays(self, e):
+        "The batches of epoch `e` as arrays."
         rng, drawn = np.random.default_rng((self.seed, e)), self.pairs.drawn(self.seed, e)
-        lengths = self.lengths if drawn is None else self.lengths[drawn]
-        order = np.lexsort((rng.random(len(lengths)), lengths))  # by length, random among equals
-        bounds = np.array([*_firsts(lengths[order], self.batch_tokens), len(order)])
-        spans = np.stack([bounds[:-1], bounds[1:]], 1)[:len(order)]  # none where nothing was drawn
-        return order if drawn is None else drawn[order], spans[rng.permutation(len(spans))]
+        order = drawn[np.lexsort((rng.random(len(drawn)), self.lengths[drawn]))]  # by length, random among equals
+        batches = list(_cut(self.lengths, order, self.batch_tokens))
+        return [batches[i] for i in rng.permutation(len(batches))]
 
     def epoch(self,
         e:int # Number of the epoch, from 0
     ) -> list: # Lists of indices into pairs
         "The batches of epoch `e`: sorted by length, in random order."
-        order, spans = self._spans(e)
-        return [order[begin:end].tolist() for begin, end in spans]
+        return [batch.tolist() for batch in self._arrays(e)]
 
     def micro_batches(self,
         start:int=0 # Number of the first
@@ -315,9 +306,9 @@ class Batches:
         "The micro-batches of all epochs, one after the other."
         e, start = divmod(start, self.n_batches) if self.pairs.epochs_alike else (0, start)
         for e in count(e):
-            order, spans = self._spans(e)
-            for begin, end in spans[start:]: yield e, order[begin:end].tolist()  # as lists, all would be large
-            start = max(0, start - len(spans))
+            batches = self._arrays(e)
+            for batch in batches[start:]: yield e, batch.tolist()  # as lists, all would be large
+            start = max(0, start - len(batches))
 
     def collate(self,
         batch:list, # Indices into pairs
@@ -328,15 +319,13 @@ class Batches:
 
     def validation_batches(self):
         "Every batch of epoch 0, one time."
-        for e, batch in islice(self.micro_batches(), self.n_batches): yield self.collate(batch, e)
+        for batch in self.epoch(0): yield self.collate(batch)
 
     def stream(self,
         start:int=0 # Optimizer steps already taken
     ):              # Yields Step after Step, without end
         "Steps from `start` on: a resumed run sees what the uninterrupted one would have seen."
-        micro_batches = self.micro_batches(start*self.per_step)
-        while True:
-            step = list(islice(micro_batches, self.per_step))
+        for step in chunked(self.micro_batches(start*self.per_step), self.per_step):
             ours = {i: self.collate(batch, e) for i, (e, batch) in enumerate(step) if i % self.world == self.rank}
             counts = (ours[i].n_tokens if i in ours else self._n_tokens(*theirs) for i, theirs in enumerate(step))
             yield Step(list(ours.values()), list(ours), sum(counts))

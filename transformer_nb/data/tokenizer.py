@@ -73,9 +73,8 @@ class Tokenizer(TokenizerLike):
         self.model = model
         self.sp = spm.SentencePieceProcessor()
         self.sp.load_from_serialized_proto(model)  # the constructor would accept an empty model
-        self.vocab_size = self.sp.vocab_size()
-        self.pad_id, self.bos_id = self.sp.pad_id(), self.sp.bos_id()
-        self.eos_id, self.unk_id = self.sp.eos_id(), self.sp.unk_id()
+        for name in ('vocab_size', 'pad_id', 'bos_id', 'eos_id', 'unk_id'):  # as SentencePiece has them
+            setattr(self, name, getattr(self.sp, name)())
 
     def encode(self,
         texts:list # Sentences
@@ -141,11 +140,9 @@ def train_tokenizer(
         nearest = _nearest(texts, size, kind)
         if not nearest: raise InputError(f"no vocabulary can be learned from the text ({e}): give more text") from None
     if vocab_size is None: return _train(texts, nearest, kind)
-    if nearest > size:
-        raise InputError(f"vocabulary size {vocab_size:,} is too small for the characters of the text: "
-            f"choose at least {nearest:,}")
-    raise InputError(f"vocabulary size {vocab_size:,} is more than the text allows ({nearest:,}): "
-        f"choose at most {nearest:,}, or give more text")
+    why = f'too small for the characters of the text: choose at least {nearest:,}' if nearest > size else (
+        f'more than the text allows: choose at most {nearest:,}, or give more text')
+    raise InputError(f"vocabulary size {vocab_size:,} is {why}")
 
 def _train(texts, vocab_size, kind, **more):
     out = io.BytesIO()
@@ -174,9 +171,9 @@ def check_tokenizer(
         if name.startswith('_') or hasattr(tokenizer, name): continue
         raise InputError(f"{type(tokenizer).__name__} is no tokenizer, it has no {name!r}: "
             "let your class inherit from tokenizer.TokenizerLike, which says what is needed")
-    sizes = {'vocab_size': (tokenizer.vocab_size, cfg.vocab_size),
-        'src_vocab_size': (tokenizer.source.vocab_size, cfg.src_vocab_size or cfg.vocab_size)}
-    for name, (theirs, ours) in sizes.items():
+    sizes = (('vocab_size', tokenizer.vocab_size, cfg.vocab_size),
+        ('src_vocab_size', tokenizer.source.vocab_size, cfg.src_vocab_size or cfg.vocab_size))
+    for name, theirs, ours in sizes:
         if theirs == ours: continue
         raise InputError(f"the tokenizer has {theirs:,} pieces and the model {ours:,} ({name}): "
             f"build the model with {name}={theirs}, or give the tokenizer that it was trained with")
@@ -200,9 +197,7 @@ class Vocabulary:
         self.model, self.ids, self.vocab_size = model, ids, vocab_size
         self.piece = {i: piece for piece, i in ids.items()}
         self.pad_id, self.eos_id, self.unk_id = ids['<pad>'], ids['</s>'], ids['<unk>']
-        self.tags = sorted(filter(TAG.fullmatch, ids))
-        self.sp = spm.SentencePieceProcessor()
-        self.sp.load_from_serialized_proto(model)
+        self.sp = Tokenizer(model).sp
 
     def encode(self,
         texts:list # Sentences
@@ -248,8 +243,9 @@ class Vocabulary:
         "Which language is wanted; raises `InputError` for one that the model does not know."
         found = TAG.match(text)
         if not found or found[0] in self.ids: return found[0] if found else ''
-        known = f"one of {', '.join(self.tags)}" if self.tags else 'nothing'
-        raise InputError(f"{found[0]}: the model knows no such language; write {known} in front of the sentence")
+        known = ', '.join(sorted(filter(TAG.fullmatch, self.ids)))
+        raise InputError(f"{found[0]}: the model knows no such language; "
+            f"write {f'one of {known}' if known else 'nothing'} in front of the sentence")
 
 # %% ../../nbs/data/05_tokenizer.ipynb #c9two4
 class TwoVocabularies:
