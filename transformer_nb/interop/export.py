@@ -271,10 +271,11 @@ _CT2_DECODER = _CT2_ENCODER | {
 
 def _fill(spec, *modules):
     "A LayerNorm; or linear maps of the same input as one, their matrices below each other."
-    first, names = modules[0], {'weight': 'weight', 'bias': 'bias'}
-    if isinstance(first, nn.LayerNorm): names = {'weight': 'gamma', 'bias': 'beta'}
-    for ours, theirs in names.items():
-        if getattr(first, ours) is not None: setattr(spec, theirs, torch.cat([getattr(m, ours) for m in modules]))
+    first = modules[0]
+    if isinstance(first, nn.LayerNorm): spec.gamma, spec.beta = first.weight, first.bias
+    else:
+        spec.weight = torch.cat([m.weight for m in modules])
+        if first.bias is not None: spec.bias = torch.cat([m.bias for m in modules])
 
 # %% ../../nbs/20a_serving.ipynb #20a00052
 _ACTIVATIONS = {'relu': 'RELU', 'silu': 'SWISH', 'gelu': 'GELU'}  # ours: CTranslate2's

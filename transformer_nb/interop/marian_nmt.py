@@ -53,7 +53,7 @@ def _check_kind(file, config):
             "choose a teacher, trained as a Transformer with --transformer-postprocess dan, not a student")
 
 # %% ../../nbs/interop/01_marian_nmt.ipynb #05b2e028
-_SUBLAYERS = [  # our name and theirs, the matrices, and what the norm is called after; an encoder has the first and last
+_SUBLAYERS = [  # our name and theirs, the matrices, what the norm is called after; an encoder has the first and last
     ('self_attention', 'self', 'qkvo', 'Wo'), ('cross_attention', 'context', 'qkvo', 'Wo'),
     ('feed_forward', 'ffn', '12', 'ffn')]
 
