@@ -28,7 +28,7 @@ def check_lines(
     if not hypotheses: raise InputError("nothing to score: give at least one translation")
 
 # %% ../../nbs/decode/05_evaluation.ipynb #491ade66
-def _metrics(tokenize='13a'):
+def _metrics(tokenize):
     try: return {'BLEU': sacrebleu.BLEU(tokenize=tokenize, force=True), 'chrF': sacrebleu.CHRF()}
     except (KeyError, RuntimeError):
         raise InputError(f"tokenizer {tokenize!r}: sacreBLEU has none of this name, or lacks its package "

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from ..core import InputError
+from ..data.batching import pad
 from ..parts.inference import inference, own_precision
 
 # %% ../../nbs/decode/04_search.ipynb #833ca62d
@@ -61,12 +61,14 @@ def _prefix_table(model, limits, prefix):
             raise InputError(f"sentence {i}: a prefix of {len(ids)} tokens, and room for only {most}: shorten it")
         if not words.issuperset(ids):
             raise InputError(f"sentence {i}: its prefix holds ids that no output may hold: give ids of ordinary tokens")
-    rows = [torch.tensor(ids, dtype=torch.int64) for ids in prefix]
-    return pad_sequence(rows, batch_first=True, padding_value=-1).to(limits.device)
+    return pad(prefix, limits.device, -1)
 
 # %% ../../nbs/decode/04_search.ipynb #a12450e5
+@torch.inference_mode()
+@own_precision()
 def _one_by_one(model, src, prefix, max_new_tokens, choose):
     "One token after the other; `choose` gets scores (r, V), sentences (r,), the position. A finished sentence leaves."
+    model = inference(model)
     limits, eos = max_lengths(model, src, max_new_tokens=max_new_tokens), model.cfg.eos_id
     outputs = [[] for _ in src]
     forced, most = _prefix_table(model, limits, prefix), limits.tolist()
@@ -86,8 +88,6 @@ def _one_by_one(model, src, prefix, max_new_tokens, choose):
         rows = alive.tolist()
     return [[token for token in row if token != eos] for row in outputs]
 
-@torch.inference_mode()
-@own_precision()
 def greedy(
     model,                 # Transformer or Inference
     src:Tensor,            # Source ids ending in EOS, shape (b, n)
@@ -97,7 +97,7 @@ def greedy(
     "Take the most probable token at every step."
     if len(src) == 0: return []
     def best(scores, *_): return scores.max(-1).indices  # `argmax` takes three times as long on a CPU
-    return _one_by_one(inference(model), src, prefix, max_new_tokens, best)
+    return _one_by_one(model, src, prefix, max_new_tokens, best)
 
 # %% ../../nbs/decode/04_search.ipynb #fd9f1049
 class Hypothesis(NamedTuple):
@@ -261,18 +261,16 @@ def pick(
     token, last = (share <= u[:, None]*total).sum(-1), (share < total).sum(-1)
     return torch.minimum(token, last)  # rounding must not lead past the last one
 
-def _randoms(src, seed, lengths, pad_id):
-    "Random numbers, shape (b, longest), that depend on a sentence and its seed alone, not on its neighbours."
-    seeds, rows = [seed]*len(src) if isinstance(seed, int) else seed, []
-    for ids, own, length in zip(src.tolist(), seeds, lengths.tolist()):
-        name = f"{own} {[t for t in ids if t != pad_id]}".encode()
+def _randoms(src, seeds, cfg):
+    "Random numbers, shape (b, max_len), that depend on a sentence and its seed alone, not on its neighbours."
+    rows = []
+    for ids, seed in zip(src.tolist(), seeds):
+        name = f"{seed} {[t for t in ids if t != cfg.pad_id]}".encode()
         generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(name).digest()[:7], 'big'))
-        rows.append(torch.rand(length, generator=generator))
-    return pad_sequence(rows, batch_first=True).to(src.device)
+        rows.append(torch.rand(cfg.max_len, generator=generator))
+    return torch.stack(rows).to(src.device)
 
 # %% ../../nbs/decode/04_search.ipynb #33c21f6d
-@torch.inference_mode()
-@own_precision()
 def sample(
     model,                 # Transformer or Inference
     src:Tensor,            # Source ids ending in EOS, shape (b, n)
@@ -287,12 +285,13 @@ def sample(
     if not temperature > 0: raise InputError(f"temperature {temperature} must be above 0")
     if top_k < 0: raise InputError(f"top_k {top_k} must be 0 (all tokens) or more")
     if not 0 < top_p <= 1: raise InputError(f"top_p {top_p} must be above 0 and at most 1")
-    if not isinstance(seed, int) and len(seed) != len(src):
-        raise InputError(f"{len(seed)} seeds for {len(src)} sentences: give one for each, or one for all")
+    seeds = [seed]*len(src) if isinstance(seed, int) else seed
+    if len(seeds) != len(src):
+        raise InputError(f"{len(seeds)} seeds for {len(src)} sentences: give one for each, or one for all")
     if len(src) == 0: return []
-    u = _randoms(src, seed, max_lengths(model, src, max_new_tokens=max_new_tokens), model.cfg.pad_id)
+    u = _randoms(src, seeds, model.cfg)
     def draw(scores, alive, position):
         scores = (scores - scores.amax(-1, keepdim=True)).to(wide(scores.dtype))  # or a small divisor would overflow
         p = (scores/temperature).softmax(-1)
         return pick(restrict(p, top_k, top_p), u[alive, position])
-    return _one_by_one(inference(model), src, prefix, max_new_tokens, draw)
+    return _one_by_one(model, src, prefix, max_new_tokens, draw)

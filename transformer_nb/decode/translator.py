@@ -22,7 +22,7 @@ from ..data.batching import batch_by_tokens, make_batch, pad
 from ..data.tokenizer import check_tokenizer
 from .alignment import align_words
 from .search import Hypothesis, beam_search, length_penalty, sample as draw, wide
-from .text import SENTENCE_END, as_written, clean, naturally, rejoin, split_text
+from .text import as_written, clean, ends_inside, naturally, rejoin, split_text
 from .viewer import attention_viewer, norms_of_ids
 from ..interop.marian import read_model
 from ..parts.inference import Inference, evaluating, inference, own_precision
@@ -55,8 +55,9 @@ class TooLong(InputError):
         length:int,  # Its tokens, EOS included
         most:int     # The model's max_len
     ):
-        self.index, self.why = index, f"{length:,} tokens do not fit the model's max_len {most:,}: split the text"
-        super().__init__(f"sentence {index + 1}: {self.why}")
+        self.index = index
+        super().__init__(f"sentence {index + 1}: {length:,} tokens do not fit the model's max_len {most:,}: "
+                         "split the text")
 
 class Translation(NamedTuple):
     "A translation and what the model thinks of it."
@@ -76,23 +77,8 @@ def _as_asked(texts, answers):
     "A str gets its one answer, a list all of them."
     return answers[0] if isinstance(texts, str) else answers
 
-def _single(text):
-    "Is it one sentence?"
-    return not any(0 < m.end() < len(text) for m in SENTENCE_END.finditer(text))
-
 # %% ../../nbs/decode/02_translator.ipynb #5c07e002
 _LOOKING = Lock()  # for models themselves: their hooks and modes serve one thread at a time
-
-@torch.inference_mode()
-@own_precision()
-def _log_probabilities(model, pairs):
-    "Of each target, given its source: the sum over its tokens."
-    batch = make_batch([(source[:-1], target[:-1]) for source, target in pairs], model.cfg)
-    batch = batch.to(model.embedding.weight.device)
-    logits = model(batch.src, batch.tgt_in)
-    logits[..., model.cfg.never_written] = float('-inf')
-    logp = logits.log_softmax(-1, dtype=wide(logits.dtype)).gather(-1, batch.tgt_out[..., None])[..., 0]
-    return logp.masked_fill(batch.tgt_out == model.cfg.pad_id, 0.).sum(1).tolist()
 
 # %% ../../nbs/decode/02_translator.ipynb #005b3059
 class Translator:
@@ -179,12 +165,21 @@ class Translator:
     ) -> Any:                   # Log-probability (nats), EOS included, over the penalty; 0 if both are empty; or a list
         """How probable the model finds given translations: log P over `length_penalty(n, alpha)`, n tokens with EOS.
         Raises `InputError` if a side has more, `TooLong` as `encode`."""
-        model, pairs = self.model, self._pairs(_listed(texts), _listed(translations))
-        lengths = [max(map(len, pair)) for pair in pairs]
-        with _LOOKING, evaluating(model):
-            found = self._batched(partial(_log_probabilities, model), pairs, lengths, 0., batch_tokens)
+        pairs, longest = self._pairs(_listed(texts), _listed(translations)), lambda pair: max(map(len, pair))
+        with _LOOKING, evaluating(self.model):
+            found = self._batched(self._log_probabilities, pairs, 0., batch_tokens, length=longest)
         scores = [logp/length_penalty(len(target), alpha) for logp, (_, target) in zip(found, pairs)]
         return _as_asked(texts, scores)
+
+    @torch.inference_mode()
+    @own_precision()
+    def _log_probabilities(self, pairs):
+        "Of each target, given its source: the sum over its tokens."
+        batch = make_batch([(source[:-1], target[:-1]) for source, target in pairs], self.cfg).to(self.device)
+        logits = self.model(batch.src, batch.tgt_in)
+        logits[..., self.cfg.never_written] = float('-inf')
+        logp = logits.log_softmax(-1, dtype=wide(logits.dtype)).gather(-1, batch.tgt_out[..., None])[..., 0]
+        return logp.masked_fill(batch.tgt_out == self.cfg.pad_id, 0.).sum(1).tolist()
 
     def align(self,
         texts:str|list,                 # A sentence, or several
@@ -265,10 +260,15 @@ class Translator:
     def dtype(self): return self.ready.embedding.weight.dtype
 
     def encode(self,
-        texts:list # Sentences
-    ) -> list:     # Lists of ids ending in EOS; EOS alone for an empty sentence
+        texts:list,       # Sentences
+        side:str='source' # Or 'target': whose vocabulary?
+    ) -> list:            # Lists of ids ending in EOS; EOS alone for an empty sentence
         "Sentences as ids; raises `TooLong` for one that is longer than the model."
-        return self._rows(self.tokenizer.source, texts)
+        if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
+        rows = [[*ids, self.cfg.eos_id] for ids in getattr(self.tokenizer, side).encode([*map(clean, texts)])]
+        for i, row in enumerate(rows):
+            if len(row) > self.cfg.max_len: raise TooLong(i, len(row), self.cfg.max_len)
+        return rows
 
     def search(self,
         rows:list,   # Lists of ids ending in EOS
@@ -291,7 +291,7 @@ class Translator:
         "Take texts apart, search for the translations of all parts together, and put those of each text together."
         taken = [self._parts(text) for text in texts]
         rows = [row for _, rows, _ in taken for row in rows]
-        hyps = iter(self._batched(search, rows, [*map(len, rows)], [Hypothesis(0., [])], batch_tokens, parallel))
+        hyps = iter(self._batched(search, rows, [Hypothesis(0., [])], batch_tokens, parallel))
         return [self._whole(parts, [next(hyps) for _ in parts], back) for parts, _, back in taken]
 
     def _parts(self,
@@ -303,7 +303,7 @@ class Translator:
         text = text.removeprefix(tag)
         sentences = [text]
         if as_written(text, source).split() != text.split():
-            if source['ends']: sentences = split_text(text, _single)
+            if source['ends']: sentences = split_text(text, lambda part: not ends_inside(part))
             sentences = [as_written(sentence, source) + ' ' for sentence in sentences if sentence.strip()]
             back = partial(naturally, how=self._writing('target'))
         encode = cache(lambda part: self.tokenizer.source.encode([part])[0])
@@ -326,15 +326,16 @@ class Translator:
     def _batched(self,
         answer,             # Function of a list of rows: a list with an answer to each
         rows:list,          # What is asked, such as lists of ids
-        lengths:list,       # Tokens of each row; one with a single token, EOS, is empty
         empty,              # The answer to an empty one
         batch_tokens:float, # Padded tokens per batch
-        parallel:int=1      # Batches side by side on a CPU
+        parallel:int=1,     # Batches side by side on a CPU
+        length=len          # Function of a row: its tokens; one with a single token, EOS, is empty
     ) -> list:              # The answer to each row
         "Answer rows of any lengths in batches of similar length, the longest first."
         if parallel < 1: raise InputError(f"parallel {parallel} must be at least 1")
         if batch_tokens <= 0: raise InputError("batch_tokens must be at least 1")
-        full = sorted((i for i, length in enumerate(lengths) if length > 1), key=lambda i: -lengths[i])
+        lengths = [*map(length, rows)]
+        full = sorted((i for i, n in enumerate(lengths) if n > 1), key=lambda i: -lengths[i])
         batches = batch_by_tokens(lengths, full, int(batch_tokens))
         work = [[rows[i] for i in batch] for batch in batches]
         together = min(parallel, len(work)) if self.device.type == 'cpu' else 1
@@ -352,20 +353,13 @@ class Translator:
             found.append(Translation(text, sum(scores), self.tokenizer.target.pieces([*chain(*ids)])))
         return found
 
-    def _rows(self, vocabulary, texts):
-        if isinstance(texts, str): raise TypeError("texts is a list of sentences: put the sentence into a list")
-        rows = [[*ids, self.cfg.eos_id] for ids in vocabulary.encode([*map(clean, texts)])]
-        for i, row in enumerate(rows):
-            if len(row) > self.cfg.max_len: raise TooLong(i, len(row), self.cfg.max_len)
-        return rows
-
     def _pairs(self,
         texts:list,       # Sentences
         translations:list # Their translations
     ) -> list:            # Pairs of rows of ids, each ending in EOS
         "Sentence pairs as ids; raises `InputError` if one side has more, `TooLong` for a sentence that does not fit."
-        source = self._rows(self.tokenizer.source, self._written(texts))
-        target = self._rows(self.tokenizer.target, self._written(translations, 'target'))
+        source, target = (self.encode(self._written(lines, side), side)
+                          for lines, side in ((texts, 'source'), (translations, 'target')))
         if len(source) == len(target): return list(zip(source, target))
         raise InputError(f"{len(source):,} texts and {len(target):,} translations: give one for each")
 

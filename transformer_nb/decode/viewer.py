@@ -12,7 +12,6 @@ __all__ = ['KINDS', 'PAGE', 'TITLES', 'VIEWER', 'labels', 'forced_attention', 't
 import html
 import json
 from importlib import resources
-from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +52,12 @@ def to_words(
     return words | {side: spell(maps[side]) for side in ('source', 'target')}
 
 # %% ../../nbs/decode/06_viewer.ipynb #b97febee
+def _axes(width, height):
+    "A figure of this size in inches, and its axes."
+    import matplotlib.pyplot as plt  # takes half a second, which the commands save
+    plot_style()
+    return plt.subplots(figsize=(width, height))
+
 def draw_map(
     ax,            # matplotlib axes
     weights,       # One map, shape (queries, keys)
@@ -74,9 +79,7 @@ def plot_attention(
     title:str=''  # Above the picture
 ):                # matplotlib Figure
     "One attention map with its words."
-    import matplotlib.pyplot as plt  # takes half a second, which the commands save
-    plot_style()
-    fig, ax = plt.subplots(figsize=(max(4., 1.5 + .38*len(keys)), 1 + .32*len(queries)))
+    fig, ax = _axes(max(4., 1.5 + .38*len(keys)), 1 + .32*len(queries))
     draw_map(ax, weights, queries, keys, title)
     ax.set(xlabel='key', ylabel='query')
     return fig
@@ -90,12 +93,11 @@ def plot_links(
     title:str=''         # Above the picture
 ):                       # matplotlib Figure
     "Lines from queries (top) to keys (bottom), as in the paper's figures 3 to 5; the darker, the more weight."
-    import matplotlib.pyplot as plt  # takes half a second, which others save
-    plot_style()
     rows, keys = labels(maps, kind)
     shown = range(len(rows)) if query is None else [query]
-    fig, ax = plt.subplots(figsize=(min(9, 1.5 + .5*max(len(rows), len(keys))), 2.8))
-    for k, ((layer, head), color) in enumerate(zip(heads, cycle(COLORS))):
+    fig, ax = _axes(min(9, 1.5 + .5*max(len(rows), len(keys))), 2.8)
+    for k, (layer, head) in enumerate(heads):
+        color = f'C{k}'  # the k-th of our palette, and round again
         ax.plot([], [], color=color, label=f'layer {layer + 1}, head {head + 1}')
         aside = .08*(k - (len(heads) - 1)/2)  # lines of two heads to one word lie side by side
         for i in shown:

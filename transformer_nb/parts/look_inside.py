@@ -8,6 +8,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/parts/look_inside.html.md"
 __all__ = ['attention_maps']
 
 # %% ../../nbs/parts/05_look_inside.ipynb #lookimpo
+from contextlib import ExitStack
+
 import torch
 from torch import Tensor
 
@@ -22,15 +24,16 @@ def attention_maps(
     look=None           # What to keep of an attention, a function of module, inputs and output; None: its weights
 ) -> dict[str, Tensor]: # 'encoder' (N, b, h, n, n), 'decoder' (N, b, h, m, m), 'cross' (N, b, h, m, n)
     "The weights of all three uses of attention (§3.2.3), every layer and head."
-    maps, hooks = {'encoder': [], 'decoder': [], 'cross': []}, []
-    if look is None: look = lambda attention, inputs, output: output[1]
+    uses = (('encoder', model.encoder, 'self_attention'), ('decoder', model.decoder, 'self_attention'),
+            ('cross', model.decoder, 'cross_attention'))
+    look, maps = look or (lambda attention, inputs, output: output[1]), {}
     def ask(attention, args, kwargs): return args, kwargs | {'need_weights': True}
-    uses: list = [('encoder', layer.self_attention) for layer in model.encoder]
-    for layer in model.decoder: uses += ('decoder', layer.self_attention), ('cross', layer.cross_attention)
-    for kind, attention in uses:
-        hooks.append(attention.register_forward_pre_hook(ask, with_kwargs=True))
-        hooks.append(attention.register_forward_hook(lambda *seen, kind=kind: maps[kind].append(look(*seen))))
-    try: model(src, tgt)
-    finally:
-        for hook in hooks: hook.remove()
+    with ExitStack() as hooks:
+        for kind, layers, name in uses:
+            found = maps[kind] = []
+            def keep(*seen, found=found): found.append(look(*seen))
+            for attention in (getattr(layer, name) for layer in layers):
+                hooks.enter_context(attention.register_forward_pre_hook(ask, with_kwargs=True))
+                hooks.enter_context(attention.register_forward_hook(keep))
+        model(src, tgt)
     return {kind: torch.stack(weights) for kind, weights in maps.items()}
