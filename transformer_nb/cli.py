@@ -19,7 +19,7 @@ from dataclasses import fields, replace
 from functools import partial
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
-from itertools import chain
+from itertools import chain, count
 from json import dumps
 from pathlib import Path
 from queue import Queue
@@ -143,9 +143,7 @@ ABOUT = {  # kept in training.json beside the settings, and what it is where nob
 def _resumed(found, asked, world):
     "A run goes on: configuration of its model, and its own options. Raises `InputError` where it is not of `train`."
     settings = read_state(found)['settings']
-    if not found.tokenizer:
-        raise InputError(f"{found.path}: a checkpoint without tokenizer, so not of tnb-train; "
-            "go on with Trainer.resume in a program of your own, or choose another --out")
+    _check_model(found, asked, 'norm', 'dropout', 'max_len')
     of_today = {'device': 'auto', 'shard': settings['shard'] and world.size > 1}  # the machine decides
     return found.model.cfg, ABOUT | _only(found.training, ABOUT) | settings | of_today | asked
 
@@ -159,30 +157,28 @@ def _begun(start, asked, world):
     steps, minutes = asked.get('steps', 2000), asked.get('minutes')
     suits = default_hparams(options['preset'], steps, minutes)
     suits |= {'steps': steps, 'dtype': 'auto' if minutes else 'float32', 'grad_accum_steps': world.size}
+    if start:
+        _check_model(start, asked, 'vocab_size', 'norm', 'max_len')
+        suits |= {'lr_scale': FINE_TUNING*suits['lr_scale'], 'norm': start.model.cfg.norm}
+        return start.model.cfg, suits | options
     if options['data'] == 'builtin': suits['dropout'] = 0.
-    if not start: return model_preset(options['preset']), suits | options
-    suits['lr_scale'] *= FINE_TUNING
-    return start.model.cfg, suits | vars(start.model.cfg) | options
+    return model_preset(options['preset']), suits | options
 
-def _sizes(asked):
-    "Those of a preset, if one was asked for."
-    if 'preset' not in asked: return {}
-    return _only(vars(model_preset(asked['preset'])), ('N', 'd_model', 'd_ff', 'h'))
-
-def _start(asked):
-    "The model that `--init` names; raises `InputError` for one without tokenizer, and for options that say otherwise."
-    start, init = read_model(asked['init']), asked['init']
-    if not start.tokenizer: raise InputError(f"--init {init}: holds no tokenizer; go on with Trainer in a program")
-    for name, value in (_sizes(asked) | _only(asked, ('vocab_size', 'norm', 'max_len'))).items():
-        theirs = getattr(start.model.cfg, name)
+def _check_model(origin, asked, *names):
+    "Raises `InputError` for a checkpoint without tokenizer, and for options that say otherwise than its model."
+    if not origin.tokenizer:
+        raise InputError(f"{origin.path}: a checkpoint without tokenizer, so not of tnb-train; "
+            "go on with Trainer in a program of your own, or choose another")
+    wanted = _only(asked, names)
+    if 'preset' in asked: wanted |= _only(vars(model_preset(asked['preset'])), ('N', 'd_model', 'd_ff', 'h'))
+    for name, value in wanted.items():
+        theirs = getattr(origin.model.cfg, name)
         if theirs != value:
-            raise InputError(f"--init {init}: its {name} is {theirs!r}, not {value!r}; leave out what the model "
-                "decides: --preset, --vocab-size, --norm, --max-len")
-    return start
+            raise InputError(f"{origin.path}: its {name} is {theirs!r}, not {value!r}; leave out what the model "
+                "decides, such as --preset, --vocab-size, --norm and --max-len")
 
-def _check_same(found, cfg, about):
-    "Raises `InputError` if a checkpoint is not of a run with this model on this corpus."
-    checkpoints.check_fits(found, cfg, found.tokenizer)
+def _check_same(found, about):
+    "Raises `InputError` if a checkpoint is not of a run on this corpus."
     for name, value in about.items():
         theirs = found.training.get(name, value)
         if theirs != value and name != 'bleu':  # which a run that goes on may change
@@ -215,7 +211,7 @@ def _where(data):
     "Corpora with whole paths and their weights, as training.json keeps them."
     if not isinstance(data, str): return [_where(name) for name in data]
     corpus, weight = weighted(data)
-    if corpus != 'builtin': corpus = ','.join(str(Path(f).resolve()) for f in corpus.split(','))
+    if corpus != 'builtin': corpus = ','.join(map(os.path.realpath, corpus.split(',')))
     return corpus if weight == 1 else f'{corpus}={weight:g}'
 
 def _bleu(tokenizer, pairs):
@@ -260,11 +256,11 @@ def train(
     asked = _asked(given.pop('settings') | given)
     world = DistributedContext(asked.get('device', 'auto'))
     found = _found(out, resume, world)
-    start = _start(asked) if asked.get('init') and not found else None
+    start = read_model(asked['init']) if asked.get('init') and not found else None
     # made now: what makes no sense is refused before the vocabulary is learned
     cfg, options = _resumed(found, asked, world) if found else _begun(start, asked, world)
     options['bpe_dropout'] = options.get('bpe_dropout') or None
-    cfg = replace(cfg, **_sizes(asked) | _only(options, ('norm', 'dropout', 'max_len')))
+    cfg = replace(cfg, **_only(options, ('norm', 'dropout', 'max_len')))
     settings = TrainingConfig(**_only(options, signature(TrainingConfig).parameters))
     about, bleu = _only(options, ABOUT), options['bleu']
     corpus = load_mixture(about['data'], about['src'], about['tgt'], about['corpus_size'], about['drop_empty'],
@@ -276,7 +272,7 @@ def train(
     about |= {'data': _where(about['data']), 'src': corpus.src, 'tgt': corpus.tgt, 'pairs': len(pairs),
         'shards': getattr(pairs, 'digest', None)}
     if found:
-        _check_same(found, cfg, about)
+        _check_same(found, about)
         tokenizer, model = found.tokenizer, found.model
     else: tokenizer, model = _new(pairs, cfg, start, asked.get('vocab_size'), settings.seed, world)
     trainer = Trainer(model, tokenizer=tokenizer, train=pairs, val=val, cfg=settings, out=out,
@@ -373,12 +369,10 @@ def _stream(file, on_error, most, answer):
     if on_error not in ('stop', 'skip'): raise InputError(f"--on-error {on_error}: choose one of stop, skip")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding='utf-8', errors='replace', newline='\n')
-    first = 1
     with tqdm(unit=' lines', disable=None) as bar:
         for group in _groups(_lines(file, on_error), most):
-            for line in answer(group, first): print(line)
+            for line in answer(group): print(line)
             sys.stdout.flush()
-            first += len(group)
             bar.update(len(group))
 
 # %% ../nbs/21_cli.ipynb #33695afb
@@ -390,45 +384,42 @@ def _tell_unknown(translator, texts, told):
     more = f' and {len(new) - 8:,} more' if len(new) > 8 else ''
     warnings.warn(f"never seen in training: {', '.join(new[:8])}{more}; expect nonsense there")
 
+@delegates(Translator.translate, but=['max_new_tokens'])
 def translate(
     model:str,               # Checkpoint directory, or a run that holds some
     file:str='-',            # Text to translate, one sentence per line ('-' is stdin)
-    beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
-    alpha:float=0.6,         # Length penalty
-    keep_greedy:bool=False,  # Keep a row of the beam for the greedy path? Not the published search
     nbest:int=1,             # Translations per sentence; more than 1 prints NUMBER ||| TEXT ||| SCORE
-    batch_tokens:int=4096,   # Padded tokens per batch
     lines:int=256,           # Lines translated together, at most
     int8:bool=False,         # 8-bit integers: faster on a CPU with VNNI, a little less exact?
-    parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
     max_new_tokens:int|None=None, # Tokens of a translation, at most (default: those of its line and 50 more)
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
     device:str='auto',       # cpu, cuda, mps, or auto
     dtype:str='auto',        # float32, bfloat16, float16, or auto
-    revision:str|None=None   # Of a model on the Hub: branch, tag or commit
+    revision:str|None=None,  # Of a model on the Hub: branch, tag or commit
+    **kwargs
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
     translator = Translator.from_pretrained(model, device, dtype, int8, revision, keep_model=False)
-    told = set()
-    def answer(group, first):
+    told, number = set(), count(1)
+    def answer(group):
         _tell_unknown(translator, group, told)
-        found = translator.nbest(group, beam, alpha, nbest, batch_tokens, parallel, keep_greedy, max_new_tokens)
-        for i, hyps in enumerate(found, first):
+        for hyps, i in zip(translator.nbest(group, n=nbest, max_new_tokens=max_new_tokens, **kwargs), number):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)
 
 # %% ../nbs/21_cli.ipynb #25c8846e
 def _tests(about, data=None, src=None, tgt=None, drop_empty=False):
     "The test splits to score on: of `data`, or of the corpus that the model was trained on. No other file is read."
-    origin = data or about.get('data')
+    about = ABOUT | {'data': None} | about
+    origin = data or about['data']
     if isinstance(origin, list): origin = origin[0]
     if not origin: raise InputError("the checkpoint does not say what it was trained on; name a test set with --data")
     origin, _ = weighted(origin)
     if origin == 'builtin':
-        corpus = load_builtin(about.get('corpus_size', 40_000))
+        corpus = load_builtin(about['corpus_size'])
         return {name: corpus[name] for name in corpus.tests}
-    src, tgt = src or about.get('src', 'en'), tgt or about.get('tgt', 'de')
-    drop_empty = drop_empty or (not data and about.get('drop_empty', False))
+    src, tgt = src or about['src'], tgt or about['tgt']
+    drop_empty = drop_empty or (not data and about['drop_empty'])
     another = f"name one with --data FILE.{src},FILE.{tgt}"
     if ',' in origin: splits = {'train': origin.split(',', 1)}
     elif data or Path(origin).is_dir(): splits = folder_files(origin, src, tgt)
@@ -453,27 +444,23 @@ def _print_table(scores):
                 f"{found[name]['score']:>6.2f}  {found[name]['signature']}")
 
 # %% ../nbs/21_cli.ipynb #8aeb84df
+@delegates(Translator.translate, but=['max_new_tokens'])
 def evaluate(
     model:str,               # Checkpoint directory, or a run that holds some
     data:str|None=None,      # 'builtin', a folder with test*.SRC, or two files, comma between (default: the training's)
     src:str|None=None,       # Source language (default: the model's)
     tgt:str|None=None,       # Target language (default: the model's)
-    beam:int=4,              # Hypotheses kept per sentence; 1 is greedy
-    alpha:float=0.6,         # Length penalty
-    keep_greedy:bool=False,  # Keep a row of the beam for the greedy path? Not the published search
-    batch_tokens:int=4096,   # Padded tokens per batch
     int8:bool=False,         # 8-bit integers: faster on a CPU with VNNI, a little less exact?
-    parallel:int=1,          # Batches decoded side by side on a CPU, each on one core; 1: one by one, on all cores
     drop_empty:bool=False,   # Leave out pairs with an empty side?
     tokenize:str='13a',      # What BLEU takes for words: 13a; without spaces zh, or char (characters)
     device:str='auto',       # cpu, cuda, mps, or auto
-    json:bool=False          # Print JSON instead of a table?
+    json:bool=False,         # Print JSON instead of a table?
+    **kwargs
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
     translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
     tests = _tests(translator.about, data, src, tgt, drop_empty)
-    scores = _scores(translator, tests, tokenize, beam=beam, alpha=alpha, batch_tokens=batch_tokens, parallel=parallel,
-        keep_greedy=keep_greedy)
+    scores = _scores(translator, tests, tokenize, **kwargs)
     if json: print(dumps(scores, indent=1))
     else: _print_table(scores)
 
@@ -517,7 +504,7 @@ def parse(
         raise InputError(f"{model}: a model that translates; train one that parses with "
             "transformer_nb.experiments.parsing.train_parser (lesson 18), or use tnb-translate")
     search = dict(beam=beam, alpha=alpha, batch_tokens=batch_tokens)
-    if not gold: return _stream(file, on_error, lines, lambda group, first: parser.parse(group, **search))
+    if not gold: return _stream(file, on_error, lines, lambda group: parser.parse(group, **search))
     found = parser.parse([' '.join(words_of(t)) for t in trees], **search)
     print('  '.join(f'{name} {value}' for name, value in f1(trees, found).items()))
 
