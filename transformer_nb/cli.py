@@ -339,13 +339,14 @@ def _lines(file, on_error):
     # not sys.stdin: its lock, held by the reading thread, would break the exit
     place, name = (0, 'stdin') if file == '-' else (file, file)
     with reading_errors_as(name, 'check the path'): stream = open(place, 'rb', closefd=place != 0)
-    for i, line in enumerate(stream, 1):
-        try: yield decode_line(line.removesuffix(b'\n'), name, i)
-        except InputError as e:
-            if on_error == 'stop':
-                raise InputError(f'{e}, or let an empty line stand for it with --on-error skip') from None
-            warnings.warn(f'{e}; an empty line stands for it')
-            yield ''
+    with stream:
+        for i, line in enumerate(stream, 1):
+            try: yield decode_line(line.removesuffix(b'\n'), name, i)
+            except InputError as e:
+                if on_error == 'stop':
+                    raise InputError(f'{e}, or let an empty line stand for it with --on-error skip') from None
+                warnings.warn(f'{e}; an empty line stands for it')
+                yield ''
 
 # %% ../nbs/21_cli.ipynb #16bdd892
 def _groups(lines, most):
