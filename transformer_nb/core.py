@@ -48,8 +48,9 @@ def profile(
     file, sections = settings
     if name not in sections: raise InputError(f"{file}: no profile [{name}]; it has {', '.join(sections.sections())}")
     section, known = sections[name], {f.name: type(f.default) for f in fields(Profile)[1:]}
-    if unknown := [key for key in section if key not in {*known, *sections.defaults()}]:
-        raise InputError(f"{file}: [{name}] has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    for key in section:
+        if key in known or key in sections.defaults(): continue
+        raise InputError(f"{file}: [{name}] has no setting {key!r}; it has {', '.join(known)}")
     try:
         said:dict = {key: kind(section[key]) for key, kind in known.items() if key in section}
         found = Profile(name, **said)
@@ -86,19 +87,16 @@ def seeded(
     seed:int # Any non-negative integer
 ):
     "Seed all generators for a block; afterwards Python's, NumPy's and torch's (all devices) are as they were before."
-    generators = [
-        (random.getstate, random.setstate),
-        (np.random.get_state, np.random.set_state),
-        (torch.get_rng_state, torch.set_rng_state),
-        (torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all),  # of no GPU, where there is none
-    ]
-    if torch.backends.mps.is_available(): generators.append((torch.mps.get_rng_state, torch.mps.set_rng_state))
-    before = [(put, get()) for get, put in generators]
+    python, numpy = random.getstate(), np.random.get_state()
+    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     try:
-        seed_everything(seed)
-        yield
+        with torch.random.fork_rng(range(torch.cuda.device_count())):  # the CPU's, and those of all GPUs
+            seed_everything(seed)
+            yield
     finally:
-        for put, state in before: put(state)
+        random.setstate(python)
+        np.random.set_state(numpy)
+        if mps is not None: torch.mps.set_rng_state(mps)
 
 # %% ../nbs/core.ipynb #21fcb9e2
 # Okabe and Ito's palette, safe for colour-blind readers
