@@ -194,6 +194,18 @@ def test_each_file_is_read_once(ckpt, tmp_path, monkeypatch):
     assert opened == ['optimizer.safetensors']
 
 
+def test_the_optimizers_state_comes_in_one_order(ckpt, monkeypatch):
+    """safetensors gives the tensors of a file in an order that differs from process to process; processes that share
+    the weights out gather what they hold one after the other, each its own first."""
+    read = checkpoints.tensors_from
+    def order(direction):
+        monkeypatch.setattr(checkpoints, 'tensors_from', lambda data: dict(sorted(read(data).items())[::direction]))
+        optimizer = adam(make())
+        checkpoints.load_optimizer(ckpt, optimizer)
+        return [(i, *state) for i, state in optimizer.state_dict()['state'].items()]
+    assert order(1) == order(-1) and len(order(1)[0]) > 2
+
+
 @pytest.mark.parametrize('text', ['[1, 2]', '3', 'null', '"x"', '{"d_model": 1', '{}', '['*100_000])
 def test_json_that_is_no_config(ckpt, text):
     (ckpt/'config.json').write_text(text)

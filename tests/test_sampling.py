@@ -1,5 +1,8 @@
 "Several corpora with weights, BPE dropout, and fine-tuning: counts, determinism, and what a resumed run sees."
 import json
+import math
+import subprocess
+import sys
 from collections import Counter
 from itertools import islice
 
@@ -85,6 +88,39 @@ def test_epochs_are_cut_otherwise_and_a_resumed_run_sees_the_same(resampled):
     for step, *parts in zip(whole, *shares, strict=True):
         assert {part.n_tokens for part in parts} == {step.n_tokens} == {sum(b.n_tokens for b in step.batches)}
         assert all(torch.equal(part.batches[0].src, b.src) for part, b in zip(parts, step.batches))
+
+
+ANEW = """import sys
+from transformer_nb.data.tokenizer import Tokenizer
+print(Tokenizer.from_file(sys.argv[1]).resample(['a dog runs in the garden .', 'über 9 Hunde'], .3, seed=5))"""
+
+
+def test_another_process_cuts_alike(resampled, tmp_path):
+    "SentencePiece's own drawing does not, since its version 0.2.2."
+    resampled.tokenizer.save(tmp_path/'tokenizer.model')
+    command = [sys.executable, '-c', ANEW, tmp_path/'tokenizer.model']
+    said = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)}
+    ours = resampled.tokenizer.resample(['a dog runs in the garden .', 'über 9 Hunde'], .3, seed=5)
+    assert said == {f'{ours}\n'}
+
+
+@pytest.mark.parametrize('kind, p', [('bpe', 0.), ('unigram', 1e5), ('word', .5), ('char', .5)])
+def test_a_vocabulary_that_leaves_nothing_to_chance_cuts_as_usual(kind, p):
+    texts = [side for pair in PAIRS for side in pair]
+    tokenizer = train_tokenizer(texts, None, kind)
+    assert tokenizer.resample(texts, p, seed=0) == tokenizer.encode(texts)
+
+
+def test_cuts_come_as_often_as_their_probabilities_say():
+    "A unigram vocabulary: each cut of a word as often as the product of its pieces' probabilities, to the power of α."
+    cuts, word, alpha = train_tokenizer([side for pair in PAIRS for side in pair], 250, 'unigram').cuts, 'garden', .3
+    ways = [['▁']]
+    for letter in word: ways = [[*way[:-1], way[-1] + letter] for way in ways] + [[*way, letter] for way in ways]
+    ways = [way for way in ways if set(way) <= cuts.score.keys()]
+    p = {' '.join(way): math.exp(alpha*sum(map(cuts.score.get, way))) for way in ways}
+    found = Counter(' '.join(cuts.resample([word], alpha, seed)[0]) for seed in range(4000))
+    assert len(p) > 2 and found.keys() <= p.keys()
+    for way, share in p.items(): assert found[way]/4000 == pytest.approx(share/sum(p.values()), abs=.03)
 
 
 def test_what_cannot_be_resampled_is_said(resampled):

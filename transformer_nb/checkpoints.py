@@ -321,7 +321,7 @@ def load_optimizer(
         tensors = tensors_from(check_file(file, promised, AGAIN, keep=True, hashed=verified))
     state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
     with reading_errors_as(file, AGAIN, 'of another model', ValueError, IndexError, RuntimeError):
-        for key, value in tensors.items():
+        for key, value in sorted(tensors.items()):  # in the same order in every process: shares are gathered
             i, part = key.split('.', 1)
             like = params[int(i)]
             value.expand(like.shape)  # has a number for each entry, row or column, or one for all
