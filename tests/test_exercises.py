@@ -210,16 +210,16 @@ JUDGED = [
     ('06.4', lambda ids, bos_id: float_start(ids, bos_id).int(), None),
     ('01.10', 11.503, 'all-keys'), ('01.10', 11.5019, None), ('01.10', 11.5, 'digits'),
     ('07.2', lambda hops: path_lengths(list(islice(hops, 10**6))), 'never-stops'),
-    ('13.1', put_in_place(removed_then_renamed), 'removed-before-the-rename'),
-    ('13.1', put_in_place(lambda new, path, text: shutil.copy(new, path)), 'copied'),
-    ('13.1', put_in_place(lambda new, path, text: path.write_text(text)), 'copied'),
-    ('13.1', put_in_place(lambda new, path, text: new.replace(path)), None),
-    ('13.1', put_in_place(lambda new, path, text: shutil.move(new, path)), None),
+    ('13.2', put_in_place(removed_then_renamed), 'removed-before-the-rename'),
+    ('13.2', put_in_place(lambda new, path, text: shutil.copy(new, path)), 'copied'),
+    ('13.2', put_in_place(lambda new, path, text: path.write_text(text)), 'copied'),
+    ('13.2', put_in_place(lambda new, path, text: new.replace(path)), None),
+    ('13.2', put_in_place(lambda new, path, text: shutil.move(new, path)), None),
     ('15.1', greedy_of(lambda model: 6), 'a-fixed-limit'), ('15.1', greedy_of(lambda model: model.cfg.max_len), None),
     ('15.1', greedy_of(lambda model: 1000), 'no-limit'), ('15.1', numbers_of('15.1', lambda found: found), None),
-    ('15.8', lambda found, going, length, limit, alpha: bool(found) and
+    ('15.3', lambda found, going, length, limit, alpha: bool(found) and
      max(found)*penalty(limit, alpha) > max(going), 'only-a-better-one'),
-    ('15.8', lambda found, going, length, limit, alpha: bool(found) and
+    ('15.3', lambda found, going, length, limit, alpha: bool(found) and
      max(found)*penalty(limit, alpha) >= max(going), None),
     ('15b.6', 89.5, 'digits'), ('15b.6', .895, 'scale'), ('15b.6', .8948, 'scale'), ('15b.6', 89.4839, None),
     ('17.7', 'd', 'rate'),
@@ -295,10 +295,10 @@ def test_wrong_answers_of_17_7_are_what_the_table_says():
 
 
 def test_what_an_exercise_asks_does_not_hang_on_a_folded_hint():
-    "The model of 15.6 is in its task, and 15.7 gives the numbers instead of having them guessed."
-    task = ex.find('15.6').parts()[1]
+    "The model of 15.7 is in its task, and 15.8 gives the numbers instead of having them guessed."
+    task = ex.find('15.7').parts()[1]
     assert 'babbler = Transformer(' in task and 'last hint' not in task
-    assert 'nine of' in ex.flowing(ex.find('15.7').parts()[1])
+    assert 'nine of' in ex.flowing(ex.find('15.8').parts()[1])
 
 
 def test_hints_and_solution_speak_of_the_same_library():

@@ -65,7 +65,7 @@ class Save(Write):
     is `write(file, text)`, and it may fail in the middle with an `OSError`: the disk is full. Whatever happens, whoever
     reads `path` must find the old file or the new one, whole, at every moment. If it fails, the error goes on to the
     caller, and no half-written file is left."""
-    id, level, minutes, builds, name, first = '13.1', 2, 12, 'checkpoints.save', 'save', False
+    id, level, minutes, builds, name, first = '13.2', 2, 12, 'checkpoints.save', 'save', False
     solution = """The library does so with whole folders, in the notebook [Checkpoints](checkpoints.ipynb). Before it
     renames, it also waits until all bytes have left the memory of the operating system."""
     hints = ("Which file may be half written without any harm?",
@@ -206,7 +206,7 @@ class Verify(Write):
     Write `verify(folder)`. The `manifest.json` in this folder (a `Path`) lists its other files:
     `{"files": {name: {"bytes": length, "sha256": hexadecimal digest}}}`. Give back the sorted list of the names of all
     listed files that are missing or not as the manifest says."""
-    id, level, minutes, builds, name, first = '13.2', 2, 10, 'checkpoints.verify', 'verify', False
+    id, level, minutes, builds, name, first = '13.3', 2, 10, 'checkpoints.verify', 'verify', False
     hints = ("Go through the manifest, not through the folder: what is missing is in no listing of the folder.",
              "`hashlib.sha256(data).hexdigest()` gives the digest of bytes, and `file.read_bytes()` the bytes.",
              "`sorted(name for name, entry in files.items() if not (folder/name).exists() or …)`")
@@ -303,7 +303,7 @@ class Average(Write):
     Write `average(states, n)`: the mean of the last `n` checkpoints of a run, weight by weight. `states` holds the
     state dicts of all of them, oldest first; each one maps a name to a tensor. Give back such a dict, and leave the
     checkpoints as they are. One run has stored its weights in 16 bits; there, numbers above 65,504 become infinite."""
-    id, level, minutes, builds = '13.3', 1, 8, 'checkpoints.average'
+    id, level, minutes, builds = '13.1', 1, 8, 'checkpoints.average'
     hints = ("`states[-n:]` are the last ones. All of them have the same names.",
              "For one name: stack the tensors, and take the mean over the new first axis. In which precision?",
              "`{k: torch.stack([s[k].double() for s in states[-n:]]).mean(0) for k in states[0]}`")

@@ -193,7 +193,7 @@ class Restrict(Write):
     Write `restrict(p, top_k, top_p)`. Each row of `p` holds the probabilities of the next token. First, `top_k` keeps
     the k most probable ones. Then, of what is left, `top_p` keeps the fewest tokens that *reach* this share of the rest
     together. What is not kept becomes 0; what is kept stays as it is. A `top_k` of 0 and a `top_p` of 1 keep all."""
-    id, level, minutes, builds = '15.3', 3, 20, 'decode.search.restrict'
+    id, level, minutes, builds = '15.4', 3, 20, 'decode.search.restrict'
     hints = ("Sort each row, the most probable first; `cumsum` then says which share the first ones have together.",
              "The token that completes the share is kept. So drop a token if those *before* it have the share already.",
              "All that is dropped is smaller than the smallest that is kept. Find that number in each row; no token "
@@ -273,7 +273,7 @@ class OneStep(Write):
     shape $(k,)$, are the log-probabilities of the $k$ prefixes; `logp`, shape $(k, V)$, those of every next token, of
     which number 2 is EOS. Of the candidates that go on, take the $k$ best. Give back three tensors of length $k$, best
     first: the new totals, the numbers of the prefixes that they continue (their *parents*), and their tokens."""
-    id, level, minutes, name = '15.4', 2, 15, 'one_step'
+    id, level, minutes, name = '15.5', 2, 15, 'one_step'
     hints = ("What is the log-probability of a prefix with one more token? `totals[:, None]` stands beside `logp`.",
              "A candidate that ends must not be among the best that go on: give it −∞ before you choose.",
              "`topk` of the flattened table gives numbers from 0 to $kV - 1$. Which row is that, and which column?")
@@ -349,7 +349,7 @@ class TooEarly(Value):
 
     Change `beam_step` so that it takes the best $k$ candidates first, and then leaves out those that end. How many
     hypotheses go on for our question, with a beam of 2, after the step in which its two outputs end?"""
-    id, level, minutes, kind = '15.5', 2, 10, 'predict'
+    id, level, minutes, kind = '15.6', 2, 10, 'predict'
     hints = ("How many candidates are there in that step, and how many of them end?",
              """Count what is left:
 
@@ -381,7 +381,7 @@ class CannotStop(Value):
 
     Decode them with `beam_search(babbler, rows, alpha=alpha)` for $\alpha$ = 0, 0.3, 0.6, 1 and 2, and plot the mean
     length of the best hypotheses. What do you see?"""
-    id, level, minutes, kind = '15.6', 2, 10, 'predict'
+    id, level, minutes, kind = '15.7', 2, 10, 'predict'
     options = dict(a='a larger α makes them shorter: it is a penalty',
                    b='a larger α never makes them shorter, and none exceeds its limit',
                    c='a larger α makes them longer, and for α = 2 some exceed their limit',
@@ -415,7 +415,7 @@ class NoGreedyPath(Value):
     search in nine of these cases. With `keep_greedy=True`, by which the library's `beam_search` always keeps the prefix
     that greedy search has, it is none. How can a search that keeps two prefixes find something worse than one that
     keeps a single one? (The last hint has the code that counts.)"""
-    id, level, minutes, kind = '15.7', 3, 10, 'explain'
+    id, level, minutes, kind = '15.8', 3, 10, 'explain'
     options = dict(a='it cannot: the nine differ by rounding only',
                    b='two others are better for a moment and push the greedy prefix out; later both fall behind',
                    c='with two rows it looks at only half of the next tokens of each',
@@ -454,7 +454,7 @@ class MayStop(Write):
     `found` are the scores of the outputs that have ended, log-probabilities divided by the length penalty. `going` are
     the log-probabilities of the open prefixes, each of `length` tokens; `limit` is the length of the longest permitted
     output. Is it certain that nothing better can come? True or False. (The rule is given more than it needs.)"""
-    id, level, minutes, name, first = '15.8', 2, 10, 'may_stop', True
+    id, level, minutes, name, first = '15.3', 2, 10, 'may_stop', True
     hints = ("As long as nothing has ended, the search goes on.",
              "The log-probability of the best open prefix can only fall. At which length is its divisor largest?",
              "Compare `max(found)` with `max(going)/length_penalty(limit, alpha)`.")

@@ -617,7 +617,7 @@ class WholeDecoder(Write):
     Write `decode(tgt, memory, src)` of `MyTransformer`: the embedded target goes through all layers of the decoder.
     `encode` is the pattern. Each layer is given the memory and two masks: for the target the causal mask together with
     that of its padding, and for the memory that of the source's padding. The padding is 0."""
-    id, level, minutes, name, first = '06.9', 2, 12, 'MyTransformer', True
+    id, level, minutes, name, first = '06.5', 2, 12, 'MyTransformer', True
     hints = ("What goes in is made as in `encode`, but from `tgt`. A layer of the decoder is called with four things.",
              "Two masks are joined by `&`: `causal_mask(tgt.shape[1]) & padding_mask(tgt, 0)`.",
              "In the loop: `y = layer(y, memory, self_mask, padding_mask(src, 0))`.")
@@ -750,7 +750,7 @@ class TooStrict(Value):
 
     Let the causal mask be too strict by one: `causal_mask(n).tril(-1)`, so that a position does not see itself. What
     happens at the first position?"""
-    id, level, minutes, kind = '06.5', 2, 5, 'explain'
+    id, level, minutes, kind = '06.6', 2, 5, 'explain'
     options = dict(a='it attends to all positions equally', b='its attention output is zero, and training still works',
                    c='it becomes NaN, and so does the loss', d='nothing: the residual path lets it see itself')
     hints = ("Look at the first row of the mask, then at what `attention` gives for a row without any `True`.",)
@@ -767,7 +767,7 @@ class NormOverPositions(Value):
 
     A colleague normalises over the wrong axis: mean and variance over the *positions*. How many of the 25 entries of
     `flow(lambda y: (y - y.mean(0)) / y.std(0), torch.randn(5, 32))` are True?"""
-    id, level, minutes, kind = '06.6', 2, 5, 'find the bug'
+    id, level, minutes, kind = '06.7', 2, 5, 'find the bug'
     hints = ("Which positions does the mean of a column contain?", "Each output depends on the mean.")
     right = 25
     solution = """25, all of them. The mean contains all positions, so each output depends on all inputs, later ones
@@ -789,7 +789,7 @@ class Parameters(Write):
     Write the number of parameters of a model with sinusoids and post-norm as one formula of $V$, $N$, $d_{model}$,
     $d_{ff}$, $h$, $d_k$ and $d_v$: `formula(c)`, where `c` is a `TransformerConfig`. (Compare:
     `sum(p.numel() for p in Transformer(c).parameters())`.)"""
-    id, level, minutes, name = '06.7', 3, 20, 'formula'
+    id, level, minutes, name = '06.8', 3, 20, 'formula'
     hints = ("An attention has $d_{model} \\cdot h \\cdot (2d_k + 2d_v)$ parameters.",
              "A layer pair has three attentions, two feed-forward networks and five LayerNorms.",
              "A LayerNorm has a gain and a bias for each feature, a feed-forward network two bias vectors.")
@@ -884,7 +884,7 @@ class NoPositions(Value):
 
     Take the positional encoding out (`model.positions.table.zero_()` makes all positions alike), and permute the source
     words. What happens to the memory?"""
-    id, level, minutes, kind = '06.8', 2, 10, 'predict'
+    id, level, minutes, kind = '06.9', 2, 10, 'predict'
     options = dict(a='nothing: it is the same tensor as before', b='its rows are permuted in the same way',
                    c='with one layer its rows are permuted, with more layers it becomes another one',
                    d='it becomes another one')
