@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo export test test-slow docs lab blank bench hooks lock clean
+.PHONY: help demo export check test test-slow docs lab blank bench hooks lock clean
 help:
 	@echo "make demo   train a small Transformer on the built-in corpus, score it, translate (some minutes)"
 	@echo "make export write package, exercises and README.md from the notebooks, after an edit"
+	@echo "make check NB=01_attention  after an edit of that notebook, in half a minute: export, run it, style, export in step"
 	@echo "make test   run every test: export in step, style, types, notebooks, pytest"
 	@echo "make docs   build the site into _docs/"
 	@echo "make lab    open the lessons in JupyterLab"
@@ -42,6 +43,11 @@ export: .venv/ready
 	$(BIN)/python tools/build_exercises.py
 	$(BIN)/python tools/build_languages.py
 	$(BIN)/python tools/build_readme.py
+
+# One notebook, after an edit: NB=01_attention, NB=data/03_shards
+check: export
+	OMP_NUM_THREADS=1 $(BIN)/nbdev-test nbs/$(NB).ipynb --n-workers 0
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_export.py tests/test_style.py
 
 # Export in step, every notebook as nbdev-test runs it, and what crosses them: all by pytest, so that both of two workers
 # are busy to the end. Every process has one thread: threads that wait for each other are slow where cores are busy.
