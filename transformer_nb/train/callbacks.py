@@ -250,7 +250,7 @@ class Checkpointing(Callback):
         trainer # The `Trainer`
     ) -> bool:
         "Is it time for a regular checkpoint?"
-        last = [{'step': 0, 'seconds': 0.}, *trainer.log][-1]
+        last = trainer.log[-1] if trainer.log else {'step': 0, 'seconds': 0.}
         since = trainer.step - last['step']
         if since == 0: return False
         if trainer.progress >= 1: return True
