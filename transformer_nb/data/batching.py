@@ -45,9 +45,13 @@ def _joined(rows, place):
         full = [row for row in rows if len(row)]  # an empty list would be float64
         return np.concatenate([np.empty(0, np.int64), *full], dtype=np.int64, casting='same_kind')
     except (TypeError, ValueError):
-        if len(rows) > 1:
-            for i, row in enumerate(rows): _joined([row], lambda _: place(i))  # raises for the first that is none
-        raise InputError(f"{place(0)}: {rows[0]!r:.80} is no row of ids, which are whole numbers") from None
+        odd = next(i for i, row in enumerate(rows) if not _is_row(row))
+        raise InputError(f"{place(odd)}: {rows[odd]!r:.80} is no row of ids, which are whole numbers") from None
+
+def _is_row(row):
+    try: row = np.asarray(row)
+    except ValueError: return False  # lists of different lengths
+    return row.ndim == 1 and (len(row) == 0 or row.dtype.kind in 'biu')
 
 # %% ../../nbs/data/06_batching.ipynb #7321e6b2
 @dataclass
