@@ -630,7 +630,8 @@ for k in range(0, 60, 10):
              20: ('nearly', "nearly: F1 is 99.92 there, so some trees are cut"),
              10: ('too-small', "F1 is about 95 there: a fifth of the trees is not faultless"),
              0: ('no-brackets', "then every bracket takes the place of a tag; F1 is about 61"),
-             24: ('between', "between 20 and 30 that is it; which of the six values of k is the smallest that reaches it?"),
+             24: ('between', "between 20 and 30 that is it; which of the six values of k is the smallest that "
+                 "reaches it?"),
              32: ('not-a-step', "that is the largest number of brackets; which of the six values of k is meant?")}
 
 def untagged(tree):
