@@ -26,7 +26,7 @@ from site_checks import check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course, rewrite_cells
 from site_figures import check_figures, lighten
-from site_front import add_front
+from site_front import add_front, claims_first
 from site_reference import add_reference, check_reference, write_reference
 from site_rewrites import (
     SiteError,
@@ -138,6 +138,8 @@ def rewrite(cfg, processed, work, lessons):
     renamed = page_names(work)
     for name in renamed:
         rewrite_cells(work / name, tabs_of)
+    if "claims.ipynb" in renamed:
+        rewrite_cells(work / "claims.ipynb", claims_first)
     mark_course(work, lessons)
     for name in renamed:
         rewrite_notebook(work, name, renamed, cfg.doc_url)
