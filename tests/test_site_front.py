@@ -122,7 +122,7 @@ def test_lines_lead_from_new_words_to_old_ones():
     assert f"ROW = {height}, WIDTH = {width}" in script  # the words stay where they are
 
 
-ROWS = "<section><h3>Part</h3><table><tr>\n<td>{}</td>\n<td>text</td></tr></table></section>"
+ROWS = '<h3>Part</h3>\n<div class="sd-table"><table><tr>\n<td>{}</td>\n<td>text</td></tr></table></div>'
 CLAIMS_PAGE = "<head></head><body>" + ROWS.format(1) + '<h2 id="the-claims">All</h2>' + ROWS.format(1) + ROWS.format(2)
 
 
@@ -158,7 +158,7 @@ CHOOSE = """<script>addEventListener("load", () => {
   const shown = () => seen.push([...document.querySelectorAll("tr[data-status]:not([hidden])")].map((row) => row.id))
   const choose = (status) => { select.value = status; select.dispatchEvent(new Event("change")); shown() }
   choose("not seen")
-  const parts = [...document.querySelectorAll("section")].map((part) => part.hidden)
+  const parts = [...document.querySelectorAll("h3, .sd-table")].map((part) => part.hidden)
   choose("")
   choose("not seen")
   addEventListener("hashchange", () => {
@@ -177,7 +177,7 @@ def test_claims_of_one_status_are_shown(tmp_path):
     (tmp_path / "page.html").write_text(marked.replace("</head>", f"{CHOOSE}</head>"))
     found = json.loads(re.search("<title>(.*?)</title>", dom(tmp_path / "page.html", tmp_path / "profile"))[1])
     both = ["claim-1", "claim-2"]
-    assert found == [[False, True, False], False, ["claim-2"], both, ["claim-2"], both]
+    assert found == [[False, False, True, True, False, False], False, ["claim-2"], both, ["claim-2"], both]
 
 
 # ---- the README's pictures

@@ -1,4 +1,5 @@
-// The claims of one status: rows that have another one are hidden, and so are tables in which no row is left.
+// The claims of one status: rows that have another one are hidden, and so are tables in which no row is left, with
+// their headings.
 "use strict";
 (() => {
   const place = document.querySelector(".claims-choice")
@@ -7,8 +8,9 @@
 
   function show() {
     for (const row of rows) row.hidden = Boolean(select.value) && row.dataset.status !== select.value
-    for (const part of new Set(rows.map((row) => row.closest("section")))) {
-      part.hidden = !part.querySelector("tr[data-status]:not([hidden])")
+    for (const table of new Set(rows.map((row) => row.closest(".sd-table")))) {
+      const heading = table.previousElementSibling
+      table.hidden = heading.hidden = !table.querySelector("tr[data-status]:not([hidden])")
     }
   }
 
