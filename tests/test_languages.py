@@ -185,7 +185,7 @@ def test_a_lesson_has_one_title(language):
     "On the page of the language and in README's table, if both have the same title in English."
     table, readme = ex.translations(language), (ROOT/'README.md').read_text(encoding='utf-8')
     heads = [pages.head_of(pages.lesson(n)[1])[0] for n in pages.LESSONS]
-    rows = [(head, row) for head in heads for row in re.findall(rf'^\|.*\[{head}\]\(.*', readme, re.M)]
+    rows = [(head, row) for head in heads for row in re.findall(rf'^\|.*\[\d\d\w? {head}\]\(.*', readme, re.M)]
     column = LANGUAGES.index(language) - len(LANGUAGES)
     titles = {head: row.strip('| ').split(' | ')[column] for head, row in rows}
     assert titles == {head: table[head] for head in titles} and len(titles) > 3

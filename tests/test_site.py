@@ -186,6 +186,40 @@ def test_an_exercise_that_a_lesson_does_not_show_once_is_refused(text):
         course.mark_lesson([cell(text)], ["01.1", "01.2"], {})
 
 
+def fold(text):
+    return f"<details><summary>{text}</summary>\n\nx\n\n</details>\n\n"
+
+
+def test_the_hints_of_an_exercise_are_numbered():
+    hint, solution = fold("Hint"), fold("Solution")
+    text = f"**01.1 A**\n\n{2*hint}{solution}**01.2 B**\n\n{hint}{solution}**9.** C\n\n{3*hint}"
+    course.mark_lesson(cells := [cell(text)], [], {})
+    found = re.findall("<summary>(.*?)</summary>", cells[0]["source"])
+    assert found == ["Hint 1", "Hint 2", "Solution", "Hint", "Solution", "Hint 1", "Hint 2", "Hint 3"]
+
+
+def result(text):
+    return [{"output_type": "execute_result", "data": {"text/plain": [text]}, "metadata": {}, "execution_count": 1}]
+
+
+def test_a_stub_that_nobody_has_filled_in_shows_nothing():
+    said = ["01.1 ○ nothing came back: write the body. A hint: hint('01.1')", "01.1 ✓ right", "two ○ three"]
+    cells = [cell("check('01.1', f)", "code") | {"outputs": result(text)} for text in said]
+    course.mark_lesson(cells, [], {})
+    assert [bool(c["outputs"]) for c in cells] == [False, True, True]
+
+
+def test_stubs_are_found_as_the_notebooks_have_them():
+    "In every lesson of the path that has stubs, none of what `check` says of an untouched one is left."
+    seen = 0
+    for path in (TOOLS.parent / "nbs").glob("[01]*.ipynb"):
+        cells = json.loads(path.read_text())["cells"]
+        seen += sum("○ nothing" in json.dumps(c.get("outputs", ""), ensure_ascii=False) for c in cells)
+        course.mark_lesson(cells, [], {})
+        assert "○ nothing" not in json.dumps([c.get("outputs", "") for c in cells], ensure_ascii=False), path.name
+    assert seen > 30
+
+
 def test_the_same_folder_gives_the_same_zip(tmp_path):
     files = {"START.md": "Begin", "b/c.py": "1", "__pycache__/d.pyc": "x", "b/__pycache__/e.pyc": "x"}
     for number in "12":
@@ -496,6 +530,24 @@ def test_a_lesson_and_its_translation_know_each_other(toy_site):
         assert '<link rel="alternate" hreflang="ja" href="https://toy.github.io/toy/languages/ja/toy.html">' in page
     assert "hreflang" not in (toy_site / "index.html").read_text()
     assert "https://github.com/toy/toy/blob/main/nbs/languages/ja/01_toy.json" in PageFacts(other).links
+
+
+def test_lessons_have_their_number_everywhere(toy_site):
+    front, lesson, inner = ((toy_site / name).read_text() for name in ("index.html", "toy.html", "deep/inner.html"))
+    assert '<h1 class="title">01 A lesson</h1>' in lesson and "<title>01 A lesson" in lesson
+    assert re.search('href="../toy.html" class="sidebar-item-text [^>]*><span class="menu-text">01 A lesson<', inner)
+    assert '<h1 class="title">01 おもちゃ</h1>' in (toy_site / "languages/ja/toy.html").read_text()
+    assert '<h1 class="title">Deeper</h1>' in inner  # counted anew in its folder
+    assert '<p class="lesson-steps"><a class="step-previous" href="index.html">Toy</a>' in lesson
+    assert '<p class="lesson-steps"><a class="step-previous" href="../toy.html">01 A lesson</a>' in inner
+    assert "lesson-steps" not in front and front.count("01 A lesson") >= 2  # in the sidebar, and as the next page
+
+
+def test_the_list_of_lessons_on_the_front_page_has_the_numbers_of_the_notebooks():
+    cells = json.loads((TOOLS.parent / "nbs/index.ipynb").read_text())["cells"]
+    text = "\n".join("".join(c["source"]) for c in cells)
+    listed = re.findall(r"^\| [^|]*\| \[([^\]]*)\]\((\d\d\w?)_\w+\.ipynb\)", text, re.M)
+    assert len(listed) > 20 and not [title for title, number in listed if not title.startswith(f"{number} ")]
 
 
 def test_each_language_has_its_own_index(toy_site):

@@ -158,12 +158,15 @@ SIDEBAR = """website:
       - href: index.ipynb
       - section: "The model"
         contents: [{href: 01_toy.ipynb}, {href: 12_careful.ipynb}]
-      - section: "The rest"
+      - section: "Beside the path"
         contents:
-          - href: glossary.ipynb
-          - href: deep/01_inner.ipynb
-          - href: languages/ja.ipynb
-          - href: course/tasks/01_toy.ipynb
+          - section: "The rest"
+            contents:
+              - href: glossary.ipynb
+              - section: Deep
+                contents: [{href: deep/01_inner.ipynb}]
+              - href: languages/ja.ipynb
+              - href: course/tasks/01_toy.ipynb
 """
 
 
@@ -192,9 +195,26 @@ def test_contents_are_folded_under_the_title(site):
     assert [i for i in PageFacts(html).ids if i.startswith("toc-")]
 
 
-def test_only_the_section_of_the_page_is_open(site):
+def test_the_frame_of_a_page_speaks_its_language(site):
+    lesson, other = ((site / name).read_text() for name in ("toy.html", "languages/ja/toy.html"))
+    for words, says in access.FRAME.items():
+        assert all(lang in says for lang in ("ja", "zh", "ko"))
+        assert (f">{words}<" in lesson or f"> {words}<" in lesson or f'"{words}"' in lesson) or words == "Code"
+        assert f">{words}<" not in other and f"> {words}<" not in other and f'="{words}" aria' not in other
+    assert 'placeholder="検索"' in other and "> 先頭へ戻る</a>" in other
+
+
+SECTIONS = re.compile(r'<details( open)?><summary class="sidebar-link"><span class="menu-text">(.*?)</span></summary>')
+
+
+def test_the_path_is_open_and_of_the_rest_only_the_section_of_the_page(site):
     html = (site / "toy.html").read_text()
-    assert re.findall(r'<details( open)?><summary class="sidebar-link">', html) == [" open", ""]
+    names = "The model", "Beside the path", "The rest", "Deep"
+    assert SECTIONS.findall(html) == [*zip((" open", " open", "", ""), names)]
+    inner = (site / "deep/inner.html").read_text()
+    assert SECTIONS.findall(inner) == [*zip((" open",)*4, names)]
+    sidebar = re.search('id="quarto-sidebar".*?</nav>', inner, re.S)[0]
+    assert sidebar.count("<details") == sidebar.count("</details>") == 4
     assert 'data-exercises="01.1 01.2" href="toy.html" class="sidebar' in html
 
 
@@ -208,7 +228,7 @@ def test_the_index_has_prose_and_titles_in_all_languages(site):
     text = (site / "search.json").read_text()
     pages = {page["href"]: page for page in json.loads(text)}
     assert len(pages) == 5 and "course/tasks/toy.html" not in pages
-    assert pages["careful.html"]["titles"] == ["Regularization", "正則化", "正则化", "정칙화"]
+    assert pages["careful.html"]["titles"] == ["12 Regularization", "正則化", "正则化", "정칙화"]
     assert pages["toy.html"]["weight"] > pages["deep/inner.html"]["weight"] > pages["glossary.html"]["weight"]
     sections = {id: (heading, text) for id, heading, text in pages["toy.html"]["sections"]}
     assert sections["a-query-among-keys"] == ("A query among keys", "Each query, d_k=64 wide, asks.")

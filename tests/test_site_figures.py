@@ -134,18 +134,22 @@ def test_drawing_is_folded_on_a_site(site):
 
 LOOK = """<script>addEventListener("load", () => {
   document.documentElement.classList.toggle("quarto-dark", DARK)
-  const wide = [...document.querySelectorAll("div.sourceCode pre")].filter(e => e.scrollWidth > e.clientWidth)
+  const [pre] = document.querySelectorAll("div.sourceCode pre"), lines = pre.textContent.trim().split("\\n").length
+  pre.firstElementChild.append("x".repeat(500))
+  const { lineHeight, paddingTop, overflowX } = getComputedStyle(pre), page = document.documentElement
+  const rows = Math.round((pre.clientHeight - 2*parseFloat(paddingTop))/parseFloat(lineHeight))
+  const scrolls = rows <= lines + 1 && overflowX === "auto" && pre.scrollWidth > 3000 && page.scrollWidth <= innerWidth
   const [card, img] = [".figure > p", ".figure img"].map(e => getComputedStyle(document.querySelector(e)))
-  document.title = `${wide.length} ${card.backgroundColor} ${img.mixBlendMode} ${img.width}`
+  document.title = `${scrolls} ${card.backgroundColor} ${img.mixBlendMode} ${img.width}`
 })</script>"""
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
 @pytest.mark.parametrize("dark, seen", [
-    ("false", "0 rgba(0, 0, 0, 0) normal 150px"),
-    ("true", "0 rgb(228, 228, 228) multiply 150px"),
+    ("false", "true rgba(0, 0, 0, 0) normal 150px"),
+    ("true", "true rgb(228, 228, 228) multiply 150px"),
 ])
-def test_code_wraps_and_figures_stand_on_a_card_in_the_dark(site, tmp_path, dark, seen):
+def test_code_scrolls_in_its_box_and_figures_stand_on_a_card_in_the_dark(site, tmp_path, dark, seen):
     page = site[0] / f"look-{dark}.html"
     page.write_text((site[0] / "toy.html").read_text().replace("</head>", LOOK.replace("DARK", dark) + "</head>"))
     found = dom(page, tmp_path)

@@ -34,7 +34,7 @@ TOLD = {  # one layer with two heads
 
 @pytest.fixture(scope="module")
 def page():
-    return front.first_screen(OLD, CLAIMS, front.still(TOLD), CFG)
+    return front.first_screen(OLD, CLAIMS, front.still(TOLD), {"01": (30, 95)}, CFG)
 
 
 def test_first_screen_takes_the_place_of_title_and_introduction(page):
@@ -45,7 +45,35 @@ def test_first_screen_takes_the_place_of_title_and_introduction(page):
     assert "elsewhere" not in page and '<section id="start"></section><section id="lessons">' in page
     assert page.count("<h1") == 1
     with pytest.raises(SiteError, match="no title block"):
-        front.first_screen("<body><h1>Toy</h1>", CLAIMS, "", CFG)
+        front.first_screen("<body><h1>Toy</h1>", CLAIMS, "", {"01": (30, 95)}, CFG)
+
+
+def test_first_screen_says_what_for_whom_and_why(page):
+    lines = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page))
+    assert [*lines] == ["What", "For whom", "Why trust it"]
+    assert "takes 30 minutes to read, 95 with its exercises" in lines["For whom"]
+    assert re.search(r"git clone https://github.com/o/r\ncd r\nmake demo  ", page)
+
+
+def test_the_counts_of_the_first_screen_are_those_of_the_claims(page):
+    "Every status is counted once, and all counts together are all claims."
+    every = [claim["verdict"] for part in CLAIMS.values() for claim in part]
+    counted = [status for those in front.ANSWERS.values() for status in those]
+    assert sorted(counted) == sorted(front.STATUS)
+    said = re.search("<dt>Why trust it</dt><dd>(.*?)</dd>", page)[1]
+    whole, full, small, part, unseen, otherwise, rest, settings, large = (
+        int(n) for n in re.findall(r"\d+", re.sub("<[^>]*>", "", said)))
+    assert whole == len(every) == full + small + part + unseen + otherwise + rest and rest == settings + large
+    assert full == every.count("shown") + every.count("comes out") and small == every.count("seen")
+    assert otherwise == every.count("opposite") + every.count("does not come out")
+    assert (part, unseen) == (every.count("in part"), every.count("not seen"))
+
+
+def test_the_list_of_lessons_has_their_minutes():
+    row = '<td><a href="{}.html">{}</a></td>'
+    html = row.format("attention", "01 Attention") + row.format("grammar", "The corpus")
+    assert front.with_minutes(html, {"01": (30, 95)}) == html.replace(
+        "</a>", '</a> <span class="minutes">30 min</span>', 1)
 
 
 def test_first_link_stays_and_the_paper_is_linked(page):
@@ -56,8 +84,8 @@ def test_first_link_stays_and_the_paper_is_linked(page):
 
 
 def test_sentence_is_there_without_scripts(page):
-    live = re.search(r'<div id="live".*?</div>', page, re.S)[0]
-    assert re.findall(r"<text [^>]*>([^<]*)", live) == ["a", "dog", "ein", "Hund", "&lt;b&gt;"]
+    live = re.search(r'<div id="live".*?</div>\s*</div>\s*</div>', page, re.S)[0]
+    assert re.findall(r"<span>([^<]*)", live) == ["a", "dog", "ein", "Hund", "&lt;b&gt;"]
     assert 'data-base="site_libs/live/"' in live and "<script" not in live
 
 
@@ -86,18 +114,70 @@ def test_equation_has_coloured_letters():
 
 def test_lines_lead_from_new_words_to_old_ones():
     svg = front.still(TOLD)
-    height = front.ROW_HEIGHT
-    assert f'<path d="M244 {height*1.5:g}L96 {height/2:g}" opacity="0.32"/>' in svg  # 0.2 to the power of 0.7
-    assert svg.count("<path") == 5  # and none of nothing
+    height, width = front.ROW_HEIGHT, front.LINES_WIDTH
+    line = f'<line x1="0" y1="{height/2:g}" x2="{width}" y2="{height*1.5:g}" stroke-opacity="0.32"/>'
+    assert line in svg  # 0.2 to the power of 0.7
+    assert svg.count("<line") == 5  # and none of nothing
+    script = (ROOT / "tools/site_libs/live/live.js").read_text()
+    assert f"ROW = {height}, WIDTH = {width}" in script  # the words stay where they are
 
 
-def test_rows_of_claims_get_ids():
-    row = "<tr>\n<td>{}</td>\n<td>text</td></tr>"
-    html = row.format(1) + '<h2 id="the-claims">' + row.format(1) + row.format(2)
-    marked = front.mark_claims(html, 2)
-    assert PageFacts(marked).ids == ["the-claims", "claim-1", "claim-2"]
+ROWS = '<h3>Part</h3>\n<div class="sd-table"><table><tr>\n<td>{}</td>\n<td>text</td></tr></table></div>'
+CLAIMS_PAGE = "<head></head><body>" + ROWS.format(1) + '<h2 id="the-claims">All</h2>' + ROWS.format(1) + ROWS.format(2)
+
+
+def test_rows_of_claims_get_addresses():
+    marked = front.mark_claims(CLAIMS_PAGE, ["shown", "not seen"])
+    facts = PageFacts(marked)
+    assert facts.ids == ["the-claims", "claim-1", "claim-2"] and facts.links == ["#claim-1", "#claim-2"]
+    assert re.findall(r'<tr id="claim-(\d)" data-status="([^"]*)"', marked) == [("1", "shown"), ("2", "not seen")]
+    assert '<option value="not seen">not seen (1)</option>' in marked and '<p class="claims-choice" hidden>' in marked
     with pytest.raises(SiteError, match="2 rows for 3 claims"):
-        front.mark_claims(html, 3)
+        front.mark_claims(CLAIMS_PAGE, ["shown"]*3)
+
+
+def test_on_the_site_claims_stand_before_their_calculations():
+    headings = "The claims are data", "How many", "The calculations", "The claims", "More", "Exercises"
+    cells = [{"source": "# Claims"}, *({"source": f"## {heading}\n\nText"} for heading in headings)]
+    cells.insert(4, {"source": "found()"})
+    front.claims_first(cells)
+    assert [cell["source"].split("\n")[0].removeprefix("## ") for cell in cells] == [
+        "# Claims", "How many", "The claims", "More", "The claims are data", "The calculations", "found()", "Exercises"]
+    saved = json.loads((ROOT / "nbs/claims.ipynb").read_text())["cells"]
+    front.claims_first(saved)  # finds these headings there
+
+
+def test_code_of_the_claims_is_folded():
+    cells = json.loads((ROOT / "nbs/claims.ipynb").read_text())["cells"]
+    code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    assert not [text for text in code if not re.search(r"^#\| *(hide$|code-fold: true)", text, re.M)]
+
+
+CHOOSE = """<script>addEventListener("load", () => {
+  const [select] = document.querySelectorAll(".claims-choice select"), seen = []
+  const shown = () => seen.push([...document.querySelectorAll("tr[data-status]:not([hidden])")].map((row) => row.id))
+  const choose = (status) => { select.value = status; select.dispatchEvent(new Event("change")); shown() }
+  choose("not seen")
+  const parts = [...document.querySelectorAll("h3, .sd-table")].map((part) => part.hidden)
+  choose("")
+  choose("not seen")
+  addEventListener("hashchange", () => {
+    shown()
+    document.title = JSON.stringify([parts, select.closest("p").hidden, ...seen])
+  })
+  location.hash = "claim-1"
+})</script>"""
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine")
+def test_claims_of_one_status_are_shown(tmp_path):
+    (tmp_path / "site_libs").mkdir()
+    (tmp_path / "site_libs/claims.js").write_text((ROOT / "tools/site_libs/claims.js").read_text())
+    marked = front.mark_claims(CLAIMS_PAGE, ["shown", "not seen"])
+    (tmp_path / "page.html").write_text(marked.replace("</head>", f"{CHOOSE}</head>"))
+    found = json.loads(re.search("<title>(.*?)</title>", dom(tmp_path / "page.html", tmp_path / "profile"))[1])
+    both = ["claim-1", "claim-2"]
+    assert found == [[False, False, True, True, False, False], False, ["claim-2"], both, ["claim-2"], both]
 
 
 # ---- the README's pictures

@@ -3,6 +3,7 @@ by keyboard."""
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ sys.path.insert(0, str(ROOT/'tools'))
 import site_live
 from browser import page, served
 from site_axe import browsed
+from site_front import still
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason='no chromium here: the live sentence is run by a browser')
 
@@ -100,12 +102,13 @@ await send(seen)"""
 def test_the_live_sentence_by_keyboard(folder):
     seen, = browsed(folder, USE)
     hint = 'Point at a word, or go to one with Tab and the arrow keys.'
-    assert seen['first'] == [['a', 'dog', 'runs', '.', '</s>'], ['ein', 'Hund', 'läuft', '.', '</s>'], hint]
-    assert seen['down'].startswith('“dog” was looked at to write “Hund” ')
-    assert seen['right'].startswith('To write “Hund” the model looked at “dog” ') and seen['escape'] == hint
-    assert seen['own'][:2] == ['a xylophone runs .', ['a', 'xylophone', 'runs', '.', '</s>']]
+    english, german = 'did the tram depart last summer ?', 'fuhr die Straßenbahn letzten Sommer ab ?'
+    assert seen['first'] == [[*english.split(), '(end)'], [*german.split(), '(end)'], hint]
+    assert seen['down'].startswith('“the” was looked at to write “die” ')
+    assert seen['right'].startswith('To write “die” the model looked at “the” ') and seen['escape'] == hint
+    assert seen['own'][:2] == ['a xylophone runs .', ['a', 'xylophone', 'runs', '.', '(end)']]
     assert seen['own'][2].startswith('The model has never seen “xylophone”: expect nonsense. Translated here, ')
-    assert seen['other'][:4] == ['das', 'Kind', 'isst', 'keinen']
+    assert seen['other'] == ['ein', 'Hund', 'läuft', '.', '(end)']
 
 
 ALONE = """<!doctype html><html lang="en"><title>Live</title><link rel="stylesheet" href="live.css">
@@ -123,6 +126,14 @@ def reader(folder):
         yield seen
 
 
+FRONT = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Front</title><style>%s</style><script>%s</script>
+<body class="front"><div id="quarto-content" class="quarto-container"><main class="content">
+<div class="front-first"><div class="front-words"><h1>Words</h1></div>
+<div id="live" class="front-live" data-base="site_libs/live/">%s</div></div><p>Below</p></main></div>
+<script type="module" src="site_libs/live/live.js"></script>"""
+
+
 def test_a_sentence_of_ones_own_by_real_keys(reader):
     reader.press('Tab', 'ArrowDown')
     assert reader.run('document.querySelector("#live input").value') == site_live.SENTENCES[1]
@@ -137,7 +148,48 @@ def test_a_sentence_of_ones_own_by_real_keys(reader):
 
 def test_a_word_by_finger(reader):
     reader.touch('document.querySelectorAll(".live-side button")[1]')
-    assert reader.run(SAID).startswith('“dog” was looked at to write “Hund” ')
+    assert reader.run(SAID).startswith('“the” was looked at to write “die” ')
+
+
+def test_the_first_sentence_has_an_order_that_moves(demo):
+    "A verb in two parts and one at the start: the words that are looked at most do not stand in order."
+    first = site_live.told(demo, site_live.SENTENCES[0])
+    weights = torch.tensor(first['cross']).float().mean((0, 1))
+    looked = weights[:-1, :-1].argmax(-1)
+    assert (looked.diff() < 0).any() and {'fuhr', 'ab'} <= {*first['target']}
+
+
+JUMPS = """
+window.jumps = []
+const note = list => list.getEntries().forEach(({value, sources}) => jumps.push([value, sources.length]))
+new PerformanceObserver(note).observe({type: 'layout-shift', buffered: true})
+addEventListener('DOMContentLoaded', () => {
+  const range = document.createRange()
+  const letters = e => {
+    range.selectNodeContents(e)
+    return (({x, y, width, height}) => [x, y, width, height].map(Math.round))(range.getBoundingClientRect())
+  }
+  const words = () => [...document.querySelectorAll('.live-side > *')].map(letters)
+  window.now = () => [document.querySelector('#live').offsetHeight, words()]
+  window.before = now()
+})"""
+
+
+@pytest.mark.parametrize('width', [1440, 1280, 900, 390])
+def test_nothing_jumps_when_the_live_sentence_comes(folder, width):
+    "The panel has the same height before and after, and each word stays where it stood."
+    pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
+    assets = Path(pytest.importorskip('smalldocs').__file__).parent/'assets'
+    theme = assets/'vendor/bootstrap/bootstrap.min.css', assets/'smalldocs.css'
+    css = [*theme, ROOT/'nbs/styles.css', *sorted((ROOT/'tools/site_libs/css').glob('*.css'))]
+    told = json.loads((folder/'site_libs/live/sentences.json').read_text())[0]
+    (folder/'front.html').write_text(FRONT % ('\n'.join(file.read_text() for file in css), JUMPS, still(told)))
+    with served(folder) as address, page('about:blank', width) as seen:
+        seen.open(f'{address}/front.html')
+        seen.until(SAID)
+        height, words = seen.run('before')
+        assert seen.run('now()') == [height, words] and len(words) == len(told['source'] + told['target'])
+        assert seen.run('jumps') == []
 
 
 def test_a_model_that_is_missing_is_told(folder, tmp_path):

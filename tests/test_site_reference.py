@@ -21,7 +21,8 @@ from site_map import LESSONS, LIT, figure_map  # noqa: E402
 from test_site import build, cell, toy_project  # noqa: E402
 
 CFG = SimpleNamespace(doc_url="https://toy.github.io/toy/", user="toy", repo="toy", branch="main",
-                      nbs_path=Path("nbs"), git_url="https://github.com/toy/toy")
+                      nbs_path=TOOLS.parent/"nbs", lib_path=TOOLS.parent/"transformer_nb",
+                      git_url="https://github.com/toy/toy")
 
 
 # ---- the map
@@ -84,6 +85,19 @@ def test_a_lesson_links_to_colab_notebook_source_and_markdown():
         "https://github.com/toy/toy/blob/main/nbs/parts/02_packing.ipynb",
         "packing.html.md",
     ]
+
+
+STEPS = """<nav class="page-navigation"><div class="nav-page nav-page-previous"></div>
+<div class="nav-page nav-page-next"><a href="b.html" class="pagination-link"><span class="nav-page-text">02 B</span></a>
+"""
+
+
+def test_a_lesson_says_how_long_it_takes_and_what_comes_next():
+    html = f'<header id="title-block-header" class="a">{TITLE}{STEPS}'
+    html = sr.add_reference(html, "attention.html", "", CFG, {"01_attention.ipynb": "attention.ipynb"})
+    assert 'class="a"><p class="lesson-steps"><a class="step-next" href="b.html">02 B</a></p>' in html
+    read, whole = sr.minutes_of(CFG)["01"]
+    assert f'<p class="lesson-links"><span>{read} min, {whole} with exercises</span><a ' in html and 0 < read < whole
 
 
 @pytest.mark.parametrize("old, new", [
@@ -222,7 +236,7 @@ def site(tmp_path_factory):
 
 def test_every_page_has_its_markdown(site):
     text = (site / "toy.html.md").read_text()
-    assert text.startswith("# A lesson\n\nWith everything\n\nBelow the title.")
+    assert text.startswith("# 01 A lesson\n\nWith everything\n\nBelow the title.")
     assert "| x | int | A number |" in text and "**Its double**" in text and "### twice\n" in text
     assert "target=" not in text
     assert "$$\nE = mc^2 \\tag{1}\n$$" in text and "hidden = 1" not in text
@@ -237,9 +251,9 @@ def test_llms_txt_lists_the_pages_in_the_order_of_the_sidebar(site):
     assert heads == ["Start", "A folder", "Optional"]
     assert text.rstrip().endswith("- [日本語](https://toy.github.io/toy/languages/ja.html.md): 短く")
     assert "inner.html.md): In a folder of the lesson\n" in text
-    assert "- [A lesson](https://toy.github.io/toy/toy.html.md): With everything" in text
+    assert "- [01 A lesson](https://toy.github.io/toy/toy.html.md): With everything" in text
     full = (site / "llms-full.txt").read_text()
-    assert "# A lesson" in full and "# Deeper" not in full and "Guess." not in full
+    assert "# 01 A lesson" in full and "# Deeper" not in full and "Guess." not in full
 
 
 def test_the_notebook_of_a_lesson_can_be_downloaded(site):

@@ -21,12 +21,12 @@ from smalldocs.markdown import split_front_matter
 from smalldocs.site import build as render_site
 
 from apidoc import DocFilter
-from site_access import add_access
+from site_access import add_access, in_their_words
 from site_checks import check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course, rewrite_cells
 from site_figures import check_figures, lighten
-from site_front import add_front
+from site_front import add_front, claims_first
 from site_reference import add_reference, check_reference, write_reference
 from site_rewrites import (
     SiteError,
@@ -35,6 +35,7 @@ from site_rewrites import (
     language_of,
     mark_languages,
     number_labels,
+    number_of,
     plain_description,
     rewrite_cell,
     rewrite_links,
@@ -73,13 +74,15 @@ def page_names(folder):
     return names
 
 
-def rewrite_front(cell, relink, lang):
-    "The front matter: without the page's name, with the page's language, and with links as everywhere."
+def rewrite_front(cell, relink, name):
+    "The front matter: without the page's name, with a lesson's number and its language, and with links as everywhere."
     front, body = split_front_matter(text_of(cell))
     if not front:
         return
     front.pop("output-file", None)
-    if lang:
+    if number := number_of(name):
+        front["title"] = f"{number} {front['title']}"
+    if lang := language_of(name):
         front["lang"] = lang
     if "description" in front:
         front["description"] = relink(front["description"])
@@ -91,7 +94,7 @@ def rewrite_notebook(work, name, renamed, doc_url):
     nb = json.loads((work / name).read_text())
     numbers, taken = number_labels(nb["cells"]), []
     relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=doc_url)
-    rewrite_front(nb["cells"][0], relink, language_of(name))
+    rewrite_front(nb["cells"][0], relink, name)
     try:
         for cell in nb["cells"]:
             rewrite_cell(cell, numbers, relink, taken)
@@ -135,6 +138,8 @@ def rewrite(cfg, processed, work, lessons):
     renamed = page_names(work)
     for name in renamed:
         rewrite_cells(work / name, tabs_of)
+    if "claims.ipynb" in renamed:
+        rewrite_cells(work / "claims.ipynb", claims_first)
     mark_course(work, lessons)
     for name in renamed:
         rewrite_notebook(work, name, renamed, cfg.doc_url)
@@ -148,7 +153,7 @@ def finish_page(path, out, cfg, renamed, lessons):
     "Formulas, languages, keyboard and search, ticks, and 'View source' to the notebook as the repository names it."
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
     html = keep_punctuation(plain_description(mark_languages(path.read_text())))
-    html = add_search(add_access(set_formulas(html, path.stem), to_root), to_root)
+    html = in_their_words(add_search(add_access(set_formulas(html, path.stem), to_root), to_root))
     html = add_progress(html, to_root, lesson_pages(lessons, renamed))
     name = path.relative_to(out).as_posix()
     html = add_reference(html, name, to_root, cfg, renamed)

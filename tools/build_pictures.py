@@ -11,7 +11,7 @@ from browser import CHROMIUM, HEADLESS, served
 
 ALONE = """<script>addEventListener("load", () => setTimeout(() => {
   const sentences = document.querySelector("#live select")
-  sentences.value = 5 // in which German orders the words otherwise
+  sentences.value = 6 // in which German orders the words otherwise
   sentences.dispatchEvent(new Event("change"))
 }, 2000))</script><style>body > *, main > :not(.front-first), .front-words { display: none !important }
 body > #quarto-content, .front-first { display: block !important; margin: 0 !important; padding: 0 !important }

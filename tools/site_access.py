@@ -4,15 +4,24 @@ rest."""
 import re
 from html import escape, unescape
 
-TO_TEXT = {"en": "To the text", "ja": "本文へ", "zh": "跳到正文", "ko": "본문으로"}
-ON_THIS_PAGE = {"en": "On this page", "ja": "このページの内容", "zh": "本页内容", "ko": "이 페이지의 내용"}
+FRAME = {  # words around the text, in the languages of pages
+    "To the text": {"ja": "本文へ", "zh": "跳到正文", "ko": "본문으로"},
+    "On this page": {"ja": "このページの内容", "zh": "本页内容", "ko": "이 페이지의 내용"},
+    "Back to top": {"ja": "先頭へ戻る", "zh": "回到顶部", "ko": "맨 위로"},
+    "View source": {"ja": "ソースを見る", "zh": "查看源文件", "ko": "소스 보기"},
+    "Report an issue": {"ja": "問題を報告する", "zh": "报告问题", "ko": "문제 알리기"},
+    "Code": {"ja": "コード", "zh": "代码", "ko": "코드"},
+    "Glossary": {"ja": "用語集", "zh": "术语表", "ko": "용어집"},
+    "Search": {"ja": "検索", "zh": "搜索", "ko": "검색"},
+}
+FRAMED = re.compile(rf'(?<=>)( ?)({"|".join(FRAME)})(?=</(?:a|h2|summary|span)>)|(?<=placeholder=")()(Search)')
 LANG = re.compile(r'<html lang="([a-z]+)')
 CONTENTS = re.compile(r'<nav id="TOC".*?(<ul>.*</ul>)\s*</nav>', re.S)
 TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.S)
+SIDEBAR = re.compile(r'<nav id="quarto-sidebar".*?</nav>', re.S)
 SECTION = re.compile(
     r'<li class="sidebar-item sidebar-item-section"><div class="sidebar-item-container"><a [^>]*>(.*?)</a>'
-    r'<a [^>]*>.*?</a></div><ul id="quarto-sidebar-section-\d+" class="[^"]*">(.*?)</ul></li>',
-    re.S,
+    r'<a [^>]*>.*?</a></div><ul id="quarto-sidebar-section-\d+" class="collapse ([^"]*?)( show)?">'
 )
 SCHEME = re.compile(r'<a (class="quarto-color-scheme-toggle[^>]*?) href=""([^>]*?)onclick="([^"]*)"([^>]*)>(.*?)</a>')
 TO_TOP = 'onclick="window.scrollTo(0, 0); return false;" role="button"'
@@ -38,7 +47,7 @@ def add_access(html, to_root):
     "A finished page, easier to reach and to read."
     html = without_gap(add_contents(add_skip_link(html)))
     html = TOC_NAME.sub(lambda m: m[1] + re.sub(r"(?<=\w)\.(?=\w)", ".<wbr>", m[2]), html)  # Class.<wbr>method
-    html = SECTION.sub(fold_section, html)
+    html = SIDEBAR.sub(fold_sections, html)
     html = SCHEME.sub(r'<button type="button" \1\2onclick="\3"\4>\5</button>', html)
     html = html.replace(TO_TOP, 'href="#"').replace('role="img"></i>', 'aria-hidden="true"></i>')
     html = name_landmarks(html)
@@ -46,14 +55,15 @@ def add_access(html, to_root):
     return html.replace("</head>", f'<script src="{to_root}site_libs/access.js" defer></script></head>', 1)
 
 
-def in_language(html, words):
-    "The word in the language of the page."
-    return words.get(LANG.search(html)[1], words["en"])
+def in_their_words(html):
+    "The frame of a page in the page's language."
+    lang = LANG.search(html)[1]
+    return FRAMED.sub(lambda m: (m[1] or "") + FRAME[m[2] or m[4]].get(lang, m[2] or m[4]), html)
 
 
 def add_skip_link(html):
     "The first thing that the keyboard reaches leads to the text."
-    link = f'<a class="skip-link" href="#quarto-document-content">{in_language(html, TO_TEXT)}</a>'
+    link = '<a class="skip-link" href="#quarto-document-content">To the text</a>'
     html = re.sub(r"<body[^>]*>", lambda m: m[0] + link, html, count=1)
     return html.replace('id="quarto-document-content"', 'id="quarto-document-content" tabindex="-1"', 1)
 
@@ -64,7 +74,7 @@ def add_contents(html):
     if not contents:
         return html
     links = re.sub(r' (?:id|class|data-scroll-target)="[^"]*"', "", contents[1])
-    folded = f'<details class="contents"><summary>{in_language(html, ON_THIS_PAGE)}</summary>{links}</details>'
+    folded = f'<details class="contents"><summary>On this page</summary>{links}</details>'
     return TITLE_BLOCK.sub(lambda m: m[0] + folded, html, count=1)
 
 
@@ -74,13 +84,15 @@ def without_gap(html):
     return html if "<h2" in main else before + start + HEADING.sub(lambda m: str(int(m[0]) - 1), main)
 
 
-def fold_section(m):
-    "A section of the sidebar, which the keyboard can fold; only the one with the page itself is open."
-    here = " open" if 'aria-current="page"' in m[2] else ""
-    return (
-        f'<li class="sidebar-item sidebar-item-section"><details{here}><summary class="sidebar-link">{m[1]}</summary>'
-        f'<ul class="list-unstyled sidebar-section depth1">{m[2]}</ul></details></li>'
-    )
+def fold_sections(m):
+    "The sidebar's sections, which the keyboard can fold; open are the outer ones, and inside them that of the page."
+    def begin(section):
+        text, classes, is_open = section.groups()
+        return (
+            f'<li class="sidebar-item sidebar-item-section"><details{" open" if is_open else ""}>'
+            f'<summary class="sidebar-link">{text}</summary><ul class="{classes}">'
+        )
+    return SECTION.sub(begin, m[0]).replace("</ul></li>", "</ul></details></li>")
 
 
 def name_landmarks(html):

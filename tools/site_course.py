@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from site_rewrites import LANGS, SiteError
 
 EXERCISE = re.compile(r"^\*\*(\w+\.\d+)(?= )", re.M)  # the title of an exercise, at the start of a line
 HEADING = re.compile(r"^## (?:Exercises|練習問題|练习|연습 문제)$", re.M)
+EXERCISE_TEXT = re.compile(r"(?:(?!<summary>Solution|^\*\*[\w.]*\d).)+", re.M | re.S)
+HINT = "<summary>Hint</summary>"
+NOT_BEGUN = re.compile(r'"text/plain": \[?"\d\d\w?\.\d+ ○ [^"]*"')
 TABSET = re.compile(r"^(:::+) \{\.panel-tabset\}\s+## English$.*?^\1$", re.M | re.S)  # the summary in four languages
 
 
@@ -24,6 +28,19 @@ def exercises_of(cfg):
         for exercise in import_module(f"{cfg.lib_path.name}.course.exercises").exercises():
             lessons.setdefault(exercise.lesson, []).append(exercise.id)
     return lessons
+
+
+def minutes_of(cfg):
+    "How long each lesson takes, without and with its exercises: `{'01': (30, 95)}`; a project may not say."
+    return minutes_in(cfg.lib_path, cfg.nbs_path)
+
+
+@cache
+def minutes_in(lib, nbs):
+    if not (lib / "course/paths.py").exists():
+        return {}
+    paths = import_module(f"{lib.name}.course.paths")
+    return {number: paths.minutes(path) for number, path in paths.lessons(nbs).items()}
 
 
 # ---- notebooks, as nbdev has processed them
@@ -54,7 +71,12 @@ def rewrite_cells(path, mark, *args):
 
 
 def mark_lesson(cells, ids, others):
-    "A place for a tick at each exercise, one for their count, and the links to the other languages."
+    """A place for a tick at each exercise, one for their count, numbers for its hints, and the links to the other
+    languages; that a reader has not begun an exercise is told in Jupyter alone."""
+    for cell in cells:
+        if NOT_BEGUN.search(json.dumps(cell.get("outputs", ""), ensure_ascii=False)):
+            cell["outputs"] = []
+    number_hints(cells)
     if ids:
         mark_exercises(cells, ids)
         rewrite_texts(cells, lambda text: HEADING.sub(lambda m: f"{m[0]}\n\n{count_of(ids)}", text))
@@ -69,6 +91,15 @@ def rewrite_texts(cells, change):
     for cell in cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = change(text_of(cell))
+
+
+def number_hints(cells):
+    "Number the hints of an exercise that has several; an exercise ends with its solution, or where the next begins."
+    def numbered(m):
+        count = m[0].count(HINT)
+        number = iter(range(1, count + 1))
+        return re.sub(HINT, lambda h: f"<summary>Hint {next(number)}</summary>", m[0]) if count > 1 else m[0]
+    rewrite_texts(cells, lambda text: EXERCISE_TEXT.sub(numbered, text))
 
 
 def tick_of(id):

@@ -1,5 +1,5 @@
-"""The first screen of the site: `tools/front.html` filled with equation 1, a sentence and where its translation looked,
-the claims by their status, and figure 1 as a map, in place of the title and the introduction of the front page."""
+"""The first screen of the site: `tools/front.html` filled with how many claims hold, equation 1, a sentence and where
+its translation looked, the claims by their status, and figure 1 as a map, in place of the introduction."""
 import json
 import re
 from html import escape
@@ -7,6 +7,8 @@ from pathlib import Path
 from string import Template
 
 import numpy as np
+from notebooks import text_of
+from site_course import minutes_of
 from site_map import figure_map
 from site_reference import colab
 from site_rewrites import SiteError
@@ -15,8 +17,10 @@ TEMPLATE = Path(__file__).parent / "front.html"
 BAR = re.compile(r'<nav [^>]*quarto-secondary-nav.*?(?=</header>)', re.S)  # on a phone, to open the sidebar
 SIDES = re.compile(r'(?<=<div id="quarto-content") .*?(?=<main )', re.S)
 INTRODUCTION = re.compile(r'<header id="title-block-header".*?(?=<section id=)', re.S)
-ROW = re.compile(r"<tr>(?=\s*<td[^>]*>(\d+)</td>)")
-ROW_HEIGHT = 40
+CLAIMS_SCRIPT = '<script src="site_libs/claims.js" defer></script>'
+LISTED = re.compile(r'(?<=">)(\d\d\w?) [^<]*</a>(?=</td>)')
+ROW = re.compile(r"<tr>(\s*<td[^>]*>)(\d+)(?=</td>)")
+ROW_HEIGHT, LINES_WIDTH = 32, 120  # as in site_libs/live/live.js, which takes over
 STATUS = {  # of a claim, in claims.json and in words
     "shown": "shown exactly",
     "comes out": "the paper's arithmetic comes out",
@@ -28,6 +32,15 @@ STATUS = {  # of a claim, in claims.json and in words
     "does not come out": "its arithmetic does not come out",
     "not reproduced": "not reproduced, command given",
 }
+ANSWERS = {  # what the first screen says of the claims, by their status
+    "full": ("shown", "comes out"),
+    "small": ("seen",),
+    "part": ("in part",),
+    "unseen": ("not seen",),
+    "otherwise": ("opposite", "does not come out"),
+    "settings": ("setting",),
+    "large": ("not reproduced",),
+}
 
 
 def add_front(cfg, out):
@@ -37,28 +50,44 @@ def add_front(cfg, out):
         return
     parts = json.loads(file.read_text())["claims"]
     index, claims, sentences = (out / name for name in ("index.html", "claims.html", "site_libs/live/sentences.json"))
-    claims.write_text(mark_claims(claims.read_text(), sum(map(len, parts.values()))))
+    claims.write_text(mark_claims(claims.read_text(), [claim["verdict"] for part in parts.values() for claim in part]))
     sentence = still(json.loads(sentences.read_text())[0])
-    index.write_text(first_screen(index.read_text(), parts, sentence, cfg))
+    index.write_text(first_screen(index.read_text(), parts, sentence, minutes_of(cfg), cfg))
 
 
-def first_screen(html, parts, sentence, cfg):
-    "The front page, which begins with the template."
+def first_screen(html, parts, sentence, minutes, cfg):
+    "The front page, which begins with the template; `minutes` has those of each lesson, without and with exercises."
     every = [claim for part in parts.values() for claim in part]
+    found = [claim["verdict"] for claim in every]
+    answers = {name: sum(map(found.count, those)) for name, those in ANSWERS.items()}
     filled = Template(TEMPLATE.read_text()).substitute(
         equation=equation(),
         sentence=sentence,
         colab=colab("00_overview.ipynb", cfg),
+        repository=cfg.git_url,
+        folder=cfg.repo,
+        read=minutes["01"][0],
+        whole=minutes["01"][1],
         count=len(every),
+        rest=answers["settings"] + answers["large"],
+        **answers,
         claims=claim_cells(parts),
         legend=legend(every),
         map=figure_map(None, ""),
     )
+    html = with_minutes(html, minutes)
     html, found = INTRODUCTION.subn(lambda m: filled, html, count=1)
     if not found:
         raise SiteError("index.html: no title block before the first section")
     html = SIDES.sub(' class="quarto-container">', BAR.sub("", html))  # the page itself says where everything is
     return html.replace('<body class="', '<body class="front ', 1)
+
+
+def with_minutes(html, minutes):
+    "The list of lessons, with how long it takes to read each."
+    def add(m):
+        return f'{m[0]} <span class="minutes">{minutes[m[1]][0]} min</span>' if m[1] in minutes else m[0]
+    return LISTED.sub(add, html)
 
 
 # ---- equation 1
@@ -107,27 +136,27 @@ def equation():
 # ---- a sentence, until the script of the live one has come
 
 def still(told):
-    "Two columns of words, and lines from each word of the translation to where it looked, on average of all heads."
+    """Two columns of words, and lines from each word of the translation to where it looked, on average of all heads: in
+    the same classes as those of live.js, so that every word stays where it is when they come."""
     source, target, weights = told["source"], told["target"], np.mean(told["cross"], (0, 1))/1000
     height = ROW_HEIGHT*max(len(source), len(target))
     lines = [line(i, j, weight) for i, row in enumerate(weights) for j, weight in enumerate(row) if weight > .02]
-    words = [word(text, 86, i, "end") for i, text in enumerate(source)]
-    words += [word(text, 254, i, "start") for i, text in enumerate(target)]
     said = f"{' '.join(source[:-1])} in English, {' '.join(target[:-1])} in German; lines show where each word looked"
+    size = f'height="{height}" viewBox="0 0 {LINES_WIDTH} {height}" preserveAspectRatio="none"'
     return (
-        f'<svg class="front-still" viewBox="0 0 340 {height}" role="img" aria-label="{escape(said)}">'
-        + "".join(lines + words) + "</svg>"
+        f'<div class="live-map front-still" role="img" aria-label="{escape(said)}">{side(source, "en")}'
+        f'<svg {size}>{"".join(lines)}</svg>{side(target, "de")}</div>'
     )
 
 
 def line(i, j, weight):
-    "From word `i` of the translation to word `j` of the sentence."
-    y, to = (ROW_HEIGHT*(n + .5) for n in (i, j))
-    return f'<path d="M244 {y:g}L96 {to:g}" opacity="{weight**.7:.2f}"/>'
+    "From word `j` of the sentence to word `i` of the translation."
+    y, to = (ROW_HEIGHT*(n + .5) for n in (j, i))
+    return f'<line x1="0" y1="{y:g}" x2="{LINES_WIDTH}" y2="{to:g}" stroke-opacity="{weight**.7:.2f}"/>'
 
 
-def word(text, x, row, anchor):
-    return f'<text x="{x}" y="{ROW_HEIGHT*(row + .5) + 7:g}" text-anchor="{anchor}">{escape(text)}</text>'
+def side(words, lang):
+    return f'<div class="live-side" lang="{lang}">{"".join(f"<span>{escape(word)}</span>" for word in words)}</div>'
 
 
 # ---- the claims
@@ -157,10 +186,35 @@ def legend(claims):
     )
 
 
-def mark_claims(html, count):
-    "An id for the row of each claim."
+def claims_first(cells):
+    "The cells of claims.ipynb: its tables need the calculations above them, but readers of the site want them first."
+    sections, name = {}, ""
+    for cell in cells:
+        found = re.match("## (.*)", text_of(cell))
+        name = found[1] if found else name
+        sections.setdefault(name, []).append(cell)
+    order = [*sections]
+    for name in "The claims are data", "The calculations", "Exercises":
+        order.append(order.pop(order.index(name)))
+    cells[:] = [cell for name in order for cell in sections[name]]
+
+
+def mark_claims(html, found):
+    "An address for the row of each claim, to which its number leads, and a choice of the status that is shown."
     before, start, tables = html.partition('id="the-claims"')
-    tables, found = ROW.subn(r'<tr id="claim-\1">', tables)
-    if found != count:
-        raise SiteError(f"claims.html: {found} rows for {count} claims")
-    return before + start + tables
+    verdicts = iter(found)
+
+    def mark(m):
+        return f'<tr id="claim-{m[2]}" data-status="{next(verdicts, "")}">{m[1]}<a href="#claim-{m[2]}">{m[2]}</a>'
+    tables, count = ROW.subn(mark, tables)
+    if count != len(found):
+        raise SiteError(f"claims.html: {count} rows for {len(found)} claims")
+    tables = tables.replace("</h2>", f"</h2>{choice(found)}", 1)
+    return f"{before}{start}{tables}".replace("</head>", f"{CLAIMS_SCRIPT}</head>", 1)
+
+
+def choice(found):
+    "Which claims are shown: by site_libs/claims.js, without which it stays hidden."
+    options = {"": f"all {len(found)} claims"} | {s: f"{text} ({found.count(s)})" for s, text in STATUS.items()}
+    inside = "".join(f'<option value="{status}">{text}</option>' for status, text in options.items())
+    return f'<p class="claims-choice" hidden><label>Show <select class="form-select">{inside}</select></label></p>'

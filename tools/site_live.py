@@ -13,7 +13,8 @@ from transformer_nb.decode.translator import Translator
 from transformer_nb.decode.viewer import _asset, compact, to_words
 from transformer_nb.parts.kernels import Int8Linear, linear_of
 
-SENTENCES = [  # short ones, then those in which German orders words otherwise
+SENTENCES = [  # the first one stands on the first screen: German orders its words otherwise
+    "did the tram depart last summer ?",
     "a dog runs .",
     "the child is not eating an apple .",
     "Paul is drawing three beautiful apple trees .",
@@ -22,11 +23,11 @@ SENTENCES = [  # short ones, then those in which German orders words otherwise
     "tomorrow a customer will thank my son .",
     "the postman has walked to the airport to photograph the parents .",
     "he is sending the old dresses to his sister .",
-    "did the tram depart last summer ?",
     "a mother must be kissed by my uncles .",
     "Julia wants to read her good magazines .",
     "the cook believes that Jakob picked our apple .",
 ]
+END = "(end)"  # what a reader sees of </s>
 SETTINGS = "N", "d_model", "h", "pad_id", "bos_id", "eos_id", "max_len"  # of the model that the browser must know
 TRAINED_ON = 40_000  # pairs of the built-in corpus: their words are known
 
@@ -83,7 +84,8 @@ def gzipped(*parts):
 def told(translator, text):
     "A sentence that is translated already: words of both sides, and cross-attention between them in thousandths."
     maps = compact(to_words(translator.attention(text)))
-    return dict(text=text, source=maps["source"], target=maps["target"], cross=maps["cross"])
+    source, target = ([*maps[side][:-1], END] for side in ("source", "target"))
+    return dict(text=text, source=source, target=target, cross=maps["cross"])
 
 
 def stored_sentences(translator):

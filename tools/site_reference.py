@@ -15,8 +15,9 @@ from smalldocs import llms
 from smalldocs.markdown import split_front_matter
 
 from notebooks import GROUND, read, text_of
+from site_course import minutes_of
 from site_map import LIT, figure_map
-from site_rewrites import outside_code
+from site_rewrites import number_of, outside_code
 
 PAPER = "https://arxiv.org/html/1706.03762v7"
 COLAB = "https://colab.research.google.com/github"
@@ -25,6 +26,8 @@ LESSON = re.compile(r"(?:.*/)?\d\d\w?_\w+\.ipynb")  # a lesson's notebook has a 
 ASIDE = ("course/tasks/", "languages/")  # folders of what is written again elsewhere
 DESCRIPTION = re.compile(r'(<div class="description">)(.*?)(</div>)', re.S)
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+TITLE_BLOCK = re.compile(r'<header id="title-block-header"[^>]*>')
+STEP = re.compile(r'<div class="nav-page nav-page-(\w+)"><a href="([^"]*)".*?<span class="nav-page-text">(.*?)</span>')
 ROOM = '<div class="quarto-title-meta"></div></header>'  # where smalldocs would name author and date
 
 
@@ -39,6 +42,7 @@ def add_reference(html, page, to_root, cfg, renamed):
     if not is_lesson(name):
         return html
     html = DESCRIPTION.sub(lambda m: m[1] + link_sections(m[2]) + m[3], html, count=1)
+    html = TITLE_BLOCK.sub(lambda m: m[0] + lesson_steps(html), html, count=1)
     return html.replace(ROOM, f"{lesson_links(page, name, to_root, cfg)}</header>{lesson_map(page, to_root)}", 1)
 
 
@@ -80,15 +84,23 @@ def colab(name, cfg):
     return f"{COLAB}/{cfg.user}/{cfg.repo}/blob/{cfg.branch}/{cfg.nbs_path.name}/{name}"
 
 
+def lesson_steps(html):
+    "The pages before and after it, which stand at the page's end, once more at its top."
+    links = "".join(f'<a class="step-{where}" href="{page}">{title}</a>' for where, page, title in STEP.findall(html))
+    return f'<p class="lesson-steps">{links}</p>' if links else ""
+
+
 def lesson_links(page, name, to_root, cfg):
-    "Where else a lesson can be had."
+    "How long a lesson takes, and where else it can be had."
+    read, whole = minutes_of(cfg).get(number_of(name), (0, 0))
+    takes = f"<span>{read} min, {whole} with exercises</span>" if read else ""
     links = {
         "Open in Colab": f'href="{colab(name, cfg)}"',
         "Download notebook": f'href="{to_root}notebooks/{name}" download',
         "View source": f'href="{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/{name}"',
         "As Markdown": f'href="{Path(page).name}.md"',
     }
-    return f'<p class="lesson-links">{"".join(f"<a {link}>{text}</a>" for text, link in links.items())}</p>'
+    return f'<p class="lesson-links">{takes}{"".join(f"<a {link}>{text}</a>" for text, link in links.items())}</p>'
 
 
 def lesson_map(page, to_root):

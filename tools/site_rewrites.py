@@ -139,6 +139,12 @@ def language_of(name):
     return found and {lang[:2]: lang for lang in LANGS.values()}[found[1]]
 
 
+def number_of(name):
+    "The number of a lesson, as the texts speak of it; in other folders notebooks are counted anew."
+    found = re.match(r"(?:languages/\w\w/)?(\d\d[a-z]?)_", name)
+    return found and found[1]
+
+
 def source_of(name):
     "Where a notebook's text stands in the repository: of a translation only the text, the notebook is made of it."
     return re.sub(r"^(languages/\w\w)(/.*)?\.ipynb$", lambda m: m[1] + (m[2] + ".json" if m[2] else ""), name)

@@ -57,7 +57,8 @@
     const files = own && own !== "en" ? [`search.${own}.json`, "search.json"] : ["search.json"]
     const pages = (await Promise.all(files.map(async (file) => (await fetch(root + file)).json()))).flat()
     for (const page of pages) {
-      page.plain = { titles: page.titles.map(plain), sections: page.sections.map((section) => section.map(plain)) }
+      const names = [...page.titles, page.titles[0].replace(/^\d\d\w? /, "")] // with a lesson's number, and without
+      page.plain = { titles: names.map(plain), sections: page.sections.map((section) => section.map(plain)) }
     }
     index = pages
   }

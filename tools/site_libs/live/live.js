@@ -16,6 +16,7 @@ const translate = ({model, tokenizer}, text, beams) => {
   const pieces = [[...written, model.cfg.eos_id], source].map(ids => ids.map(id => tokenizer.pieces[id]))
   const words = pieces.map(wordsOf), [said, read] = pieces.map((own, side) => spell(own, words[side]))
   const cross = crossAttention(model, source, written).map(heads => heads.map(map => toWords(map, words)))
+  for (const side of [read, said]) side[side.length - 1] = '(end)' // for </s>, as in tools/site_live.py
   return {source: read, target: said, cross, ms}
 }
 
@@ -161,6 +162,7 @@ const start = async root => {
   const english = side('English sentence')
   me.svg = map.appendChild(document.createElementNS(SVG, 'svg'))
   me.svg.ariaHidden = true
+  me.svg.setAttribute('preserveAspectRatio', 'none')
   me.sides = [english, side('German translation')]
   me.sides[1].lang = 'de'
   me.said = make(root, 'p', {className: 'live-said', ariaLive: 'polite'})
