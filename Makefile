@@ -41,6 +41,7 @@ export: .venv/ready
 	$(BIN)/python tools/build_colab.py
 	$(BIN)/nbdev-export
 	$(BIN)/python tools/build_exercises.py
+	$(BIN)/python tools/build_glossary.py
 	$(BIN)/python tools/build_languages.py
 	$(BIN)/python tools/build_readme.py
 

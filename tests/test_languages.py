@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT/'tools'))
+import build_glossary
 import build_languages as pages
 import site_course
 from notebooks import read, text_of
@@ -220,13 +221,17 @@ NOT = {
         r'\d %': '97%', r'이\(가\)': '…', r'(?<!\()(?:post|pre)-norm': '사후 정규화(post-norm)',
     },
 }
-BUT = {  # where the word means something else, such as the width of a kernel or a window
-    'ja': ('最小二乗法',),
+BUT = {  # where the word means something else, such as the width of a kernel or a window, or is English
+    'ja': ('最小二乗法', 'post-norm, pre-norm'),
     'zh': (
+        'post-norm, pre-norm',
         '束宽', '窗口宽', '宽度为 1 的卷积', '可以有多宽', '宽度相同时，权重', '而不是宽', '一半的宽度',
         '三分之一的宽度', '网络宽 4', '叫做注意力', '有的只有三个词宽，有的宽到整个句子',
     ),
-    'ko': ('두 인수', '폭이 1인 합성곱', '같은 폭으로 움직', '기계 번역', '증폭', '폭발', '그 폭이 단어 세 개'),
+    'ko': (
+        'post-norm, pre-norm', '두 인수', '폭이 1인 합성곱', '같은 폭으로 움직', '기계 번역', '증폭', '폭발',
+        '그 폭이 단어 세 개', '에폭',
+    ),
 }
 
 
@@ -279,6 +284,63 @@ def test_what_reads_the_texts_reads_all_of_them(language):
     assert places['glossary.ipynb'] > 100 and places['index.ipynb'] > 50
     prose = {f'{language}/{number}.json' for number in pages.LESSONS}
     assert set(places) == {p.name for p in ours()} | {f'{language}.json'} | prose
+
+
+# The glossary
+
+# Code, such as √d_k and max(0, x), signs, numbers, single letters but a and I
+FORMULA = re.compile(r"`[^`]+`|[A-Za-z]+[_^][A-Za-z]+|max\(.*?\)|[√∞−·π]|\d+|(?<!')\b[b-zB-HJ-Z]\b", re.ASCII)
+TERM = re.compile(r'^\| \[(.+?)\]\((.+?)\) \| (.+) \|$', re.M)
+
+
+def formulas(text): return Counter(FORMULA.findall(text))
+
+
+def terms(title):
+    "The glossary's rows in a language or in English: the term, its link, and the other columns."
+    fold = re.compile(rf'^<details(?: open)?><summary>{title}</summary>\n(.*?)^</details>', re.M | re.S)
+    cells = [text_of(c) for c in read(build_glossary.NOTEBOOK)['cells']]
+    rows = [row for cell in cells for table in fold.findall(cell) for row in TERM.findall(table)]
+    return [(term, link, rest.split(' | ')) for term, link, rest in rows]
+
+
+@pytest.mark.parametrize('formula, altered', [
+    ('√d_k', 'd_k'), ('max(0, x)', 'max(0, y)'), ('2π', '3π'), ('W^Q', 'W^K'), ('−∞', '∞'), ('q·k', 'q, k'),
+    ('`>>fra<<`', '`>>deu<<`'), ('e', 'd'), ('0/0', '0')])
+def test_a_formula_of_a_definition_is_seen(formula, altered):
+    "Among words of any language, as they are written in it."
+    assert formulas(f'the one with {formula}') == formulas(f'하나의 {formula}로') == formulas(f'一つの {formula} です')
+    assert formulas(f'一个 {formula}。') != formulas(f'一个 {altered}。')
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_every_term_of_the_glossary_has_a_definition_in_the_language(language):
+    "With the same link and the same formulas; a number may be written as a word in English."
+    english, ours = terms('English'), terms(pages.NAMES[language])
+    assert len(english) > 130 and len(ours) == len(english)
+    for (term, link, (*names, meaning)), (name, to, (also, said)) in zip(english, ours):
+        assert (name, to, also) == (names[LANGUAGES.index(language)], link, term)
+        assert re.search(SCRIPTS[language], said) and said.endswith('.' if language == 'ko' else '。'), said
+        assert marked(said) == marked(meaning)
+        assert formulas(meaning) <= formulas(said), said
+        assert not re.search(r'\D', ''.join(formulas(said) - formulas(meaning))), said
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_the_glossary_says_what_its_english_says_today(language):
+    assert build_glossary.faults(language) == []
+
+
+def test_the_glossary_is_in_step():
+    assert build_glossary.rewritten() == build_glossary.NOTEBOOK.read_text(encoding='utf-8'), 'tools/build_glossary.py'
+
+
+def test_a_definition_without_translation_is_english_and_is_named(monkeypatch):
+    texts = build_glossary.texts_of('ko')
+    gone = 'One of these attentions'
+    monkeypatch.setattr(build_glossary, 'texts_of', lambda language: {k: v for k, v in texts.items() if k != gone})
+    assert build_glossary.faults('ko') == [f'ko: not translated: {gone}']
+    assert f'| head | {pages.MISSING["ko"]} {gone} |' in build_glossary.rewritten()
 
 
 # The first lessons whole

@@ -121,9 +121,25 @@ def test_folds_of_languages_become_tabs():
     summary = cell("<details><summary>In short</summary>\n\nOne.\n\n</details>\n\n"
                    "<details><summary>日本語</summary>\n\n一。\n\n</details>\n\nMore.")
     hint = cell("<details><summary>Hint</summary>\n\nLook.\n\n</details>")
-    rw.tabs_of(cells := [summary, hint])
+    rw.tabs_of(cells := [summary, hint], "01_a.ipynb", {})
     tabs = "::: {.panel-tabset}\n\n## English\n\nOne.\n\n## 日本語\n\n一。\n\n:::\n\nMore."
     assert [c["source"] for c in cells] == [tabs, "<details><summary>Hint</summary>\n\nLook.\n\n</details>"]
+
+
+@pytest.mark.parametrize("name, link, expected", [
+    ("glossary.ipynb", "01_a.ipynb", "languages/ja/01_a.ipynb"),
+    ("glossary.ipynb", "01_a.ipynb#r4", "languages/ja/01_a.ipynb#r4"),
+    ("train/01_b.ipynb", "../01_a.ipynb", "../languages/ja/01_a.ipynb"),
+    ("glossary.ipynb", "01_a.ipynb#a-heading", "01_a.ipynb#a-heading"),
+    ("glossary.ipynb", "02_c.ipynb", "02_c.ipynb"),
+    ("train/01_b.ipynb", "01_a.ipynb", "01_a.ipynb"),  # of its own folder
+])
+def test_a_tab_leads_to_lessons_in_its_language(name, link, expected):
+    folds = "\n\n".join(f"<details{how}</summary>\n\n[a]({link})\n\n</details>" for how in (
+        " open><summary>English", "><summary>日本語"))
+    renamed = {page: page.replace("01_", "") for page in ("01_a.ipynb", "languages/ja/01_a.ipynb")}
+    rw.tabs_of(cells := [cell(folds)], name, renamed)
+    assert re.findall(r"\]\((.*?)\)", cells[0]["source"]) == [link, expected]
 
 
 def test_answers_become_anchors_once():

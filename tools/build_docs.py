@@ -137,7 +137,7 @@ def rewrite(cfg, processed, work, lessons):
     shutil.copytree(processed, work, ignore=shutil.ignore_patterns(cfg.doc_path.name))
     renamed = page_names(work)
     for name in renamed:
-        rewrite_cells(work / name, tabs_of)
+        rewrite_cells(work / name, tabs_of, name, renamed)
     if "claims.ipynb" in renamed:
         rewrite_cells(work / "claims.ipynb", claims_first)
     mark_course(work, lessons)

@@ -16,7 +16,7 @@ FORMULA = re.compile(r'([(\[“‘]*)<span class="math inline">[^<]*</span>([^\w
 LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
 
 
-FOLD = rf"^<details><summary>(?:In short|{'|'.join(LANGS)})</summary>$.*?^</details>$"
+FOLD = rf"^<details(?: open)?><summary>(?:In short|{'|'.join(LANGS)})</summary>$.*?^</details>$"
 FOLDS = re.compile(rf"(?:{FOLD}\n*)+", re.M | re.S)
 
 
@@ -26,15 +26,26 @@ class SiteError(Exception):
 
 # ---- cells
 
-def tabs_of(cells):
-    "Folds of one text in several languages, which can be read in Jupyter and on GitHub, become tabs."
+def tabs_of(cells, name, renamed):
+    "Folds of one text in several languages, which can be read in Jupyter and on GitHub, become tabs of `name`."
     def tabs(m):
         found = re.findall(r"<summary>(.*?)</summary>$(.*?)^</details>$", m[0], re.M | re.S)
-        parts = [f"## {'English' if name == 'In short' else name}\n\n{text.strip()}\n\n" for name, text in found]
+        found = [("English" if title == "In short" else title, text.strip()) for title, text in found]
+        parts = [f"## {title}\n\n{to_translations(text, LANGS[title], name, renamed)}\n\n" for title, text in found]
         return f"::: {{.panel-tabset}}\n\n{''.join(parts)}:::\n\n"
     for cell in cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = FOLDS.sub(tabs, text_of(cell)).rstrip("\n")
+
+
+def to_translations(text, lang, name, renamed):
+    """Links in a tab lead to the lesson in the tab's language, where it is translated. Other headings than the answers
+    to questions are called otherwise there: links to them stay."""
+    folder = posixpath.dirname(name)
+    def link(m):
+        target = posixpath.normpath(posixpath.join("languages", lang[:2], folder, m[1]))
+        return f"]({posixpath.relpath(target, folder or '.')}{m[2] or ''})" if target in renamed else m[0]
+    return re.sub(r"\]\(([\w./-]+\.ipynb)(#r\d+)?\)", link, text)
 
 
 def outside_code(rewrite, text):
