@@ -1,4 +1,6 @@
 "Pages, tasks and diagnoses in Japanese, Chinese and Korean say what the English says today."
+import ast
+import html
 import json
 import re
 import sys
@@ -6,15 +8,19 @@ from collections import Counter
 from unicodedata import east_asian_width
 
 import pytest
-from conftest import ROOT
+import torch
+from conftest import CHROMIUM, ROOT, dom, tnb
 
 sys.path.insert(0, str(ROOT/'tools'))
 import build_glossary
 import build_languages as pages
 import site_course
 from notebooks import read, text_of
+from site_words import add_words, write_words
 
 from transformer_nb.course import exercises as ex
+from transformer_nb.course.widgets import WIDGETS, beam_data, widget
+from transformer_nb.decode.viewer import Viewer
 
 LANGUAGES = list(pages.NAMES)
 SCRIPTS = {'ja': r'[ぁ-んァ-ヶ一-鿿]', 'zh': r'[一-鿿]', 'ko': r'[가-힣]'}
@@ -343,6 +349,191 @@ def test_a_definition_without_translation_is_english_and_is_named(monkeypatch):
     assert f'| head | {pages.MISSING["ko"]} {gone} |' in build_glossary.rewritten()
 
 
+# No English in an answer
+
+EXAMPLE = re.compile(r'```.*?```|`[^`]*`|\$[^$]*\$|\*\*|\*[^*]+\*|“[^”]*”|「[^」]*」|‘[^’]*’', re.S)
+PYTHON = re.compile('not callable|no attribute|could not convert|element tensors can|Boolean value of')  # its errors
+TASKS = ROOT/'transformer_nb/course/tasks'
+
+
+def english(texts, known='', run=4):
+    "Texts with so many English words in a row that are neither code nor examples, nor all among those that are known."
+    runs, known = re.compile(rf'[A-Za-z]{{2,}}(?: [A-Za-z]+){{{run - 1},}}'), {*re.findall('[A-Za-z]+', known)}
+    foreign = [(text, {*found.split()} - known) for text in texts for found in runs.findall(EXAMPLE.sub('', text))]
+    return [text for text, unknown in foreign if unknown]
+
+
+def test_english_is_seen():
+    texts = ['答え：nothing came back yet', 'これは `a b c d` と“a dog runs now”', "('the dog runs now .')"]
+    assert english(texts, 'now the dog runs') == texts[:1] and english(texts) == [texts[0], texts[2]]
+
+
+def questions(e): return list(e.inputs(torch.Generator().manual_seed(0))) if issubclass(e, ex.Write) else []
+
+
+def answers(e):
+    "What the functions say of an exercise, and of answers that make no sense."
+    said = [ex.task(e.id), *(ex.hint(e.id, n) for n in range(len(e.hints) + 2))]
+    said += [ex.check(e.id, mine, 0).text for mine in (None, ..., -12345, [], *ex.GARBAGE)]
+    return [text for text in said if not PYTHON.search(text)]
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_no_answer_is_in_english(language, monkeypatch, tmp_path):
+    "Of `task`, `hint`, `check`, `exercises`, `cards` and the command, for all exercises."
+    monkeypatch.setenv('TNB_PROGRESS', str(tmp_path/'progress.json'))
+    monkeypatch.setenv('TNB_LANG', language)
+    done = 0
+    for e in (ex.find(entry.id) for entry in ex.exercises()):
+        said = answers(e)
+        done += len(said)
+        assert english(said, repr(questions(e))) == []
+    status, out, err = tnb('tnb-progress')
+    assert (status, err) == (0, '') and out.decode() == ex.cards() + '\n'
+    lines = [line for line in ex.cards().splitlines() if not PYTHON.search(line)]
+    assert english([*lines, repr(ex.exercises())]) == [] and len(lines) > 200 and done > 1500
+
+
+def unlike(e):
+    "What would be said of each mistake if it were not known, and the questions. Errors are Python's, in its words."
+    asked = questions(e)
+    right = list(e.outcomes(e.answer(), asked))
+    for wrong in e.mistakes().values():
+        k, got = next((k, got) for k, got in enumerate(e.outcomes(wrong, asked)) if not ex.allclose(got, right[k]))
+        mistake, text, *_ = ex.difference(got, right[k], asked[k])
+        if mistake != 'error': yield text, repr(asked)
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_no_difference_is_told_in_english(language, monkeypatch):
+    "Tasks put words into what they compare, such as whether a file is left; those of the questions are examples."
+    monkeypatch.setenv('TNB_LANG', language)
+    told = [found for entry in ex.exercises() if issubclass(e := ex.find(entry.id), ex.Write) for found in unlike(e)]
+    assert [text for text, known in told if english([text], known, run=3)] == [] and len(told) > 800
+
+
+def test_what_a_task_raises_is_translated():
+    "But not what is raised only to be caught, or in place of Python and the library."
+    nodes = [n for path in TASKS.glob('*.py') for n in ast.walk(ast.parse(path.read_text(encoding='utf-8')))]
+    calls = [n.exc for n in nodes if isinstance(n, ast.Raise) and isinstance(n.exc, ast.Call)]
+    texts = [ast.unparse(arg) for call in calls for arg in call.args]
+    assert {text for text in texts if re.match("f?['\"]", text) and ' ' in text} == {
+        "'No space left on device'", "'empty line'", "'unequal numbers of lines'", "'no memory left'",
+        "'list index out of range'"}
+
+
+def test_a_name_of_a_mistake_has_one_diagnosis():
+    "`progress` keeps the name."
+    for e in (ex.find(entry.id) for entry in ex.exercises()):
+        assert {*e.diagnoses().values()} == {*pages.diagnoses(e)}, e.id
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_who_has_changed_the_language_reads_diagnoses_in_the_new_one(language, monkeypatch, tmp_path):
+    monkeypatch.setenv('TNB_PROGRESS', str(tmp_path/'progress.json'))
+    monkeypatch.setenv('TNB_LANG', 'en')
+    asked = [('01.2', (e := ex.find('01.2')).wrong.inverted), ('01.7', 800)]
+    for id, mine in asked: assert english([ex.check(id, mine).text])
+    monkeypatch.setenv('TNB_LANG', language)
+    *_, first, second = ex.cards().splitlines()
+    assert first.startswith(f'01.2: {ex.translations(language)[e.wrong.inverted.__doc__]}')
+    assert english([first, second]) == []
+
+
+def test_an_exercise_that_is_no_more_keeps_its_line(monkeypatch, tmp_path):
+    monkeypatch.setenv('TNB_PROGRESS', str(tmp_path/'progress.json'))
+    ex.remember(ex.Result('01.99', False, 'not quite', 'other'))
+    assert ex.cards().endswith('\n\n01.99: not quite')
+
+
+# Scripts: what they show they give to `say`
+
+SCRIPTS_OF = [ROOT/'transformer_nb/assets/widgets', pages.SITE_LIBS]
+WORDS = re.compile('[A-Za-z]{2,} [a-z]{2,}')
+NOT_SHOWN = re.compile('use strict|btn btn-|main pre|auto repeat|color-mix')
+
+
+@pytest.mark.parametrize('folder', SCRIPTS_OF, ids=lambda folder: folder.name)
+def test_scripts_say_all_their_words(folder):
+    "A text of two words in a script without `say` would be English on every page; none is put together of pieces."
+    said, found = {*pages.said_in(folder)}, []
+    for path in folder.rglob('*.js'):
+        script = re.sub(r'^\s*//.*| // .*', '', path.read_text(encoding='utf-8'), flags=re.M)
+        texts = [''.join(m) for m in re.findall(r"'([^'\n]*)'|\"([^\"\n]*)\"|`([^`]*)`", script)]
+        found += [text for text in texts if WORDS.search(re.sub(r'\$\{.*?\}', '', text)) and text not in said]
+    assert [text for text in found if not NOT_SHOWN.match(text)] == [] and len(said) > 20
+
+
+LOOK = """<pre></pre><script>
+const seen = new Set()
+const look = () => document.querySelectorAll('.tnb-widget *').forEach(e => {
+  const own = [...e.childNodes].filter(node => node.nodeType === 3).map(node => node.data)
+  for (const text of [...own, e.ariaLabel, e.ariaValueText]) if (text) seen.add(text)
+})
+document.querySelectorAll('.tnb-widget').forEach(e => seen.add(e.ariaLabel))
+look()
+document.querySelectorAll('.tnb-widget button').forEach(b => { b.click(); look() })
+document.querySelectorAll('.tnb-widget select').forEach(s => [...s.options].forEach((_, i) => {
+  s.selectedIndex = i
+  s.onchange()
+  look()
+}))
+document.querySelectorAll('.tnb-widget input').forEach(i => [i.min, i.max].forEach(value => {
+  i.value = value
+  i.oninput()
+  look()
+}))
+document.querySelector('pre').textContent = JSON.stringify([...seen])
+</script>"""
+NAMES = {'d_k', 'd_model', 'softmax', 'view', 'transpose', 'base', 'NaN', 'the', 'dog', 'rested', 'pad'}
+
+
+def told_by_widgets(language, folder, monkeypatch):
+    "All that the six widgets show or say aloud while they are moved."
+    monkeypatch.setenv('TNB_LANG', language)
+    Viewer(''.join(widget(name).html for name in WIDGETS) + LOOK).save(folder/'page.html')
+    page = dom(folder/'page.html', folder/'profile')
+    return json.loads(html.unescape(re.search('<pre>(.*?)</pre>', page, re.S)[1]))
+
+
+@pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_no_widget_speaks_english(language, monkeypatch, tmp_path):
+    "Nothing that it shows has a word of its English texts, but for names of the code and the words of the sentence."
+    texts = told_by_widgets(language, tmp_path, monkeypatch)
+    def words(text): return {*re.findall('(?<![A-Za-z_])[A-Za-z][A-Za-z_]+', re.sub(r'\{\w+\}', '', text))} - NAMES
+    english = set().union(*map(words, pages.of_widgets()))
+    examples = json.dumps(beam_data(), ensure_ascii=False)
+    found = [text for text in texts if words(text) & english and re.sub(' [×■]$', '', text) not in examples]
+    assert found == [] and len(texts) > 150 and len(english) > 100
+    assert not any(re.search(r'\{\w+\}|undefined', text) for text in texts)
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_a_widget_of_a_translated_lesson_has_its_words_and_the_same_numbers(language):
+    said = str([shown for number in ('01', '05') for cell in json.loads(pages.notebook(language, number))['cells']
+                for shown in cell.get('outputs', [])])
+    for name in ('scores', 'masks', 'clock'):
+        assert f'data-widget="{name}"' in said and ex.translations(language)[WIDGETS[name][0]] in said
+    english, = (''.join(out['data']['text/html']) for c in read(pages.NBS/'05_positional_encoding.ipynb')['cells']
+                for out in c.get('outputs', []) if 'data-widget="clock"' in str(out))
+    given = re.search("data-given='(.*?)'", english)[1]
+    assert given in pages.Speaker(language, '05').widget(english) != english
+
+
+@pytest.mark.parametrize('language', LANGUAGES)
+def test_the_site_has_the_words_of_its_scripts(language, tmp_path):
+    (tmp_path/'site_libs').mkdir()
+    write_words(tmp_path)
+    script = (tmp_path/f'site_libs/words.{language}.js').read_text(encoding='utf-8')
+    words = json.loads(script.removeprefix('globalThis.translations = '))
+    assert [*words] == pages.said_in(pages.SITE_LIBS) and words.items() <= ex.translations(language).items()
+    lang = {'zh': 'zh-Hans'}.get(language, language)
+    page = add_words(f'<html lang="{lang}"><head></head>', '../')
+    assert f'<script src="../site_libs/words.{language}.js" defer></script></head>' in page
+    assert add_words('<html lang="en"><head></head>', '') == '<html lang="en"><head></head>'
+
+
 # The first lessons whole
 
 WHOLE = [(language, number) for language in LANGUAGES for number in pages.LESSONS]
@@ -361,9 +552,10 @@ def code(cell):
 
 
 def shown(cell):
-    "What a cell has put out, without links; a question of which nobody has given the answer shows nothing."
+    "What a cell has put out, of a widget its data, without links; of a question that nobody has answered nothing."
     if re.search(r"^check\('", text_of(cell), re.M): return []
-    return [re.sub(r'\]\([^)]*\)', '', str(out).replace("', '", '')) for out in cell['outputs']]
+    outputs = [re.sub(r'\]\([^)]*\)', '', str(out).replace("', '", '')) for out in cell['outputs']]
+    return [found[0] if (found := re.search('data-widget=.*?data-given=.*?>', out)) else out for out in outputs]
 
 
 @pytest.mark.parametrize('language, number', WHOLE)

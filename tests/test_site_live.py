@@ -1,6 +1,7 @@
 """The model that browsers run writes the same tokens as the library's with int8, and the live sentence can be used
 by keyboard."""
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import site_live
 from browser import page, served
 from site_axe import browsed
 from site_front import still
+from site_words import SITE_LIBS, said_in, write_words
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason='no chromium here: the live sentence is run by a browser')
 
@@ -43,6 +45,7 @@ def folder(tmp_path_factory, demo):
     place = tmp_path_factory.mktemp('live')
     shutil.copytree(ROOT/'tools/site_libs/live', place/'site_libs/live')
     site_live.write_live(place/'site_libs/live', demo, site_live.known_words())
+    write_words(place)
     return place
 
 
@@ -109,6 +112,31 @@ def test_the_live_sentence_by_keyboard(folder):
     assert seen['own'][:2] == ['a xylophone runs .', ['a', 'xylophone', 'runs', '.', '(end)']]
     assert seen['own'][2].startswith('The model has never seen “xylophone”: expect nonsense. Translated here, ')
     assert seen['other'] == ['ein', 'Hund', 'läuft', '.', '(end)']
+
+
+LABELS = """
+seen.all = [...document.querySelectorAll('#live label, #live option, #live form button, #live [aria-label]')].flatMap(
+  e => [e.firstChild.data, e.ariaLabel]).filter(Boolean)
+await send(seen)"""
+THE = {
+    'ja': '「the」を見て書いたのは「die」',
+    'zh': '模型看着“the”写了“die”',
+    'ko': '‘the’: 이 단어를 보고 쓴 것은 ‘die’ ',
+}
+HERE = {'ja': 'この画面で翻訳しました', 'zh': '已在本页翻译', 'ko': '이 화면에서 번역했습니다'}
+
+
+@pytest.mark.parametrize('language', THE)
+def test_the_live_sentence_in_the_language_of_the_page(language, folder):
+    "It shows no English but the sentences."
+    use = USE.replace('Not translated', HERE[language]).replace('await send(seen)', LABELS)
+    seen, = browsed(folder, f"await import('./site_libs/words.{language}.js')\n{use}")
+    assert seen['down'].startswith(THE[language]) and seen['escape'] == seen['first'][2]
+    assert HERE[language] in seen['own'][2] and 'xylophone' in seen['own'][2]
+    english = {word for text in said_in(SITE_LIBS) for word in re.findall('[A-Za-z]{3,}', re.sub('{.*?}', '', text))}
+    shown = [text for text in seen['all'] if text not in site_live.SENTENCES]
+    shown += seen['right'], seen['escape'], seen['own'][2]
+    assert [text for text in shown if {*re.findall('[A-Za-z]+', text)} & (english - {'Tab'})] == [] and len(shown) > 20
 
 
 ALONE = """<!doctype html><html lang="en"><title>Live</title><link rel="stylesheet" href="live.css">

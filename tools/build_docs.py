@@ -45,6 +45,7 @@ from site_rewrites import (
 from site_math import set_formulas
 from site_search import add_search, write_index
 from site_slim import bring_styles, slim_page, slim_styles
+from site_words import add_words, write_words
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 
@@ -154,7 +155,7 @@ def finish_page(path, out, cfg, renamed, lessons):
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
     html = keep_punctuation(plain_description(mark_languages(path.read_text())))
     html = in_their_words(add_search(add_access(set_formulas(html, path.stem), to_root), to_root))
-    html = add_progress(html, to_root, lesson_pages(lessons, renamed))
+    html = add_progress(add_words(html, to_root), to_root, lesson_pages(lessons, renamed))
     name = path.relative_to(out).as_posix()
     html = add_reference(html, name, to_root, cfg, renamed)
     html = add_alternates(html, name, cfg.doc_url, renamed)
@@ -177,6 +178,7 @@ def render(cfg, work, renamed, lessons):
     out = Path(site.out)
     shutil.copytree(SITE_LIBS, out / "site_libs", ignore=shutil.ignore_patterns("css"), dirs_exist_ok=True)
     add_styles(out)
+    write_words(out)
     for path in out.rglob("*.html"):
         finish_page(path, out, cfg, renamed, lessons)
     lighten(out)

@@ -6,6 +6,7 @@ from `transformer_nb/assets/languages/LANGUAGE/LESSON.json`. Both find a transla
 lesson without translation stays in English, with a mark. Code and outputs are those of the English notebook. The
 notebooks are made before they are read (`make lab`, `make docs`), not committed."""
 import ast
+import html
 import json
 import re
 import sys
@@ -13,13 +14,16 @@ from functools import cache
 from pathlib import Path
 
 from notebooks import made, read, text_of, written
+from site_words import SITE_LIBS, said_in
 from smalldocs.markdown import pandoc_id
 
 from transformer_nb.course.exercises import (
     Value, choices, diagnosis, exercises, find, flowing, fold, is_first, solution_text, translations)
+from transformer_nb.course.widgets import DIVISORS, WIDGETS, Widget, mask_data
 
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
+COURSE = ROOT / 'transformer_nb/course'
 LESSONS = ('00', '01', '02', '03', '04', '05', '06', '06a')
 NAMES = {'ja': '日本語', 'zh': '中文', 'ko': '한국어'}
 SUBTITLE = "The first lessons whole, the others in short"
@@ -37,6 +41,7 @@ PAPER_HEAD = r'^(?:## What the paper says\n+|\*\*What the paper says \(.*?\)\.\*
 PAPER = re.compile(PAPER_HEAD + r'(.*?)(?=^## |\Z)', re.M | re.S)
 CAPTION = re.compile(r'^(#\| fig-(?:cap|alt): )(.*)$', re.M)
 AS_IT_IS = re.compile(r'\$\$.*\$\$.*|\W*', re.S)  # formulas and marks have no language
+WIDGET = re.compile(r"data-widget=\"(\w+)\" data-given='(.*?)'", re.S)
 TITLES = '|'.join(['In short', *NAMES.values()])
 SUMMARY = re.compile(rf'<details><summary>({TITLES})</summary>\n\n(.*?)\n\n</details>\n*', re.S)
 
@@ -97,10 +102,17 @@ def asked(e):
 
 
 def spoken():
-    "What `check` and `hint` say in general words: the texts that are given to `localized`."
-    tree = ast.parse((ROOT / 'transformer_nb/course/exercises.py').read_text(encoding='utf-8'))
-    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, 'id', '') == 'localized')
+    "What `check`, `hint`, tasks and widgets say in general words: the texts that are given to `localized`."
+    trees = [ast.parse(path.read_text(encoding='utf-8')) for path in sorted(COURSE.rglob('*.py'))]
+    calls = (n for tree in trees for n in ast.walk(tree)
+             if isinstance(n, ast.Call) and getattr(n.func, 'id', '') == 'localized')
     return [n.args[0].value for n in calls if isinstance(n.args[0], ast.Constant)]
+
+
+def of_widgets():
+    "The words of the widgets: their titles, what their scripts say, and what their data have for the scripts to say."
+    masks, divisors = [mask['name'] for mask in mask_data()['presets']], [name for name in DIVISORS if name.isalpha()]
+    return [title for title, _ in WIDGETS.values()] + masks + divisors + said_in(ROOT / 'transformer_nb/assets/widgets')
 
 
 def framed(number):
@@ -114,7 +126,7 @@ def framed(number):
 def lists():
     "The texts that `assets/languages` translates, for each of its files, in order, and each only once."
     found = {'general': [SUBTITLE, *INTRODUCTION, THE_OTHERS, PAPER_SAYS, EXERCISES, HINT, SOLUTION, FIRST, ABOUT,
-                         COMPARE, *KINDS, *spoken()]}
+                         COMPARE, *KINDS, *spoken(), *of_widgets(), *said_in(SITE_LIBS)]}
     for number in dict.fromkeys(entry.lesson for entry in exercises()):
         said = [text for e in tasks(number) for text in asked(e) + diagnoses(e)]
         found[lesson(number)[0].removesuffix('.ipynb')] = framed(number) + said
@@ -270,11 +282,17 @@ class Speaker:
         return cell | {'source': text.splitlines(True), 'outputs': outputs}
 
     def output(self, out):
-        "The same, but for the links of a table."
+        "The same, but for the links of a table and the words of a widget."
         data = out.get('data', {})
-        if 'text/markdown' not in data: return out
-        linked = LINK.sub(self.link, ''.join(data['text/markdown']))
-        return out | {'data': data | {'text/markdown': linked.splitlines(True)}}
+        new = {kind: change(''.join(data[kind])).splitlines(True) for kind, change in (
+            ('text/markdown', lambda text: LINK.sub(self.link, text)), ('text/html', self.widget)) if kind in data}
+        return out | {'data': data | new} if new else out
+
+    def widget(self, page):
+        "A widget with the same data; other HTML as it is."
+        found = WIDGET.search(page)
+        if not found: return page
+        return Widget(found[1], WIDGETS[found[1]][0], json.loads(html.unescape(found[2])), self.language).html
 
 
 def head(language, number):

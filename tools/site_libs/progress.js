@@ -3,14 +3,7 @@
 "use strict";
 (() => {
   const KEY = "transformer_nb-done";
-  const WORDS = {
-    en: { tick: "{id} done", count: "{n} of {all} done", forget: "Forget all ticks", sure: "Forget all {n} ticks?" },
-    ja: { tick: "{id} 完了", count: "{all} 問中 {n} 問完了" },
-    zh: { tick: "{id} 已完成", count: "{all} 题中已完成 {n} 题" },
-    ko: { tick: "{id} 완료", count: "{all}문제 중 {n}문제 완료" },
-  };
-  const words = { ...WORDS.en, ...WORDS[document.documentElement.lang.slice(0, 2)] };
-  const say = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  const say = (text, values) => (globalThis.translations?.[text] ?? text).replace(/{(\w+)}/g, (_, name) => values[name]);
   const all = (selector) => document.querySelectorAll(selector);
   let done = {};
 
@@ -34,7 +27,7 @@
 
   function addBox(place) {
     const id = place.dataset.exercise;
-    const label = say(words.tick, { id });
+    const label = say("{id} done", { id });
     const box = add(place, "input", { type: "checkbox", class: "form-check-input", title: label, "aria-label": label });
     box.addEventListener("change", () => {
       read(); // another tab may have changed them
@@ -46,9 +39,9 @@
 
   function addForget(place) {
     const button = add(place, "button", { type: "button", class: "btn btn-sm btn-outline-secondary" });
-    button.textContent = words.forget;
+    button.textContent = say("Forget all ticks");
     button.addEventListener("click", () => {
-      if (!confirm(say(words.sure, { n: Object.keys(done).length }))) return;
+      if (!confirm(say("Forget all {n} ticks?", { n: Object.keys(done).length }))) return;
       done = {};
       keep();
     });
@@ -57,7 +50,7 @@
   function showCount(place) {
     const ids = place.dataset.exercises.split(" ");
     const n = ids.filter((id) => done[id]).length;
-    const text = say(words.count, { n, all: ids.length });
+    const text = say("{n} of {all} done", { n, all: ids.length });
     const short = place.querySelector(".exercises-count"); // in the sidebar; read aloud as words
     const number = n === ids.length ? "✓" : `${n}/${ids.length}`;
     if (short) Object.assign(short, { textContent: number, title: text, ariaLabel: text });

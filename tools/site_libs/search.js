@@ -12,6 +12,7 @@
   const root = document.querySelector('meta[name="smalldocs:offset"]').content
   const MOST = 12 // results that are shown
   const AROUND = 110 // letters of a section that are shown
+  const say = (text, values) => (globalThis.translations?.[text] ?? text).replace(/{(\w+)}/g, (_, name) => values[name])
   const TITLE = 100, SUMMARY = 12, HEADING = 10, TEXT = 1 // what a match counts there; a page begins with its summary
   let index = null
 
@@ -99,7 +100,8 @@
     const hits = search(text)
     list.replaceChildren()
     for (const hit of hits) addResult(hit, plain(text).split(/\s+/))
-    status.textContent = hits.length ? `${hits.length === MOST ? "The best " : ""}${hits.length} found` : "Nothing found"
+    const n = hits.length
+    status.textContent = n === MOST ? say("The best {n} found", { n }) : n ? say("{n} found", { n }) : say("Nothing found")
     results.hidden = false
   }
 

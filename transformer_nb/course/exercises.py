@@ -292,6 +292,10 @@ class Write(Exercise):
         return {name.replace('_', '-'): f for name, f in vars(cls.wrong).items() if callable(f) and f.__doc__}
 
     @classmethod
+    def diagnoses(cls): # Text of each mistake, by its name
+        return {name: diagnosis(wrong) for name, wrong in cls.mistakes().items()}
+
+    @classmethod
     def examine(cls,
         mine,              # The reader's answer
         seed:int,          # Of the questions
@@ -323,7 +327,8 @@ def _empty(error):
     stub = re.fullmatch(r'(?P<id>\S+): write (?P<name>\S+) in (?P<file>\S+), then run nbdev-export', str(error))
     if stub: return localized("{id}: write {name} in {file}, then run nbdev-export", **stub.groupdict()), None
     if not str(error).strip(): return localized("nothing came back: write the body, and `return` the answer"), None
-    return str(error).strip(), 'en'  # in the words of the one who wrote the stub
+    said = str(error).strip()  # by a task, in the reader's language, or in the words of the one who wrote the stub
+    return said, None if said in translations(language()).values() else 'en'
 
 def _no_output(error, asked):
     "For a call that ended with an error: as `difference`."
@@ -382,6 +387,10 @@ class Value(Exercise):
     digits:int|None = None # A number is compared in so many digits after the point; None: in all
 
     @classmethod
+    def diagnoses(cls): # As for `Write`
+        return dict(cls.wrong.values())
+
+    @classmethod
     def examine(cls,
         mine,              # The reader's answer
         seed:int,          # As for `Write`; not needed
@@ -431,8 +440,9 @@ def find(
     "An exercise by its id; raises `InputError` with the lesson's ids if there is none."
     known = _all()
     if id in known: return known[id]
-    near = [k for k in known if k.split('.')[0] == str(id).split('.')[0]]
-    raise InputError(f"no exercise {id!r}; " + (f"this lesson has {', '.join(near)}" if near else "see exercises()"))
+    near = ', '.join(k for k in known if k.split('.')[0] == str(id).split('.')[0])
+    if near: raise InputError(localized("no exercise {id!r}; this lesson has {near}", id=id, near=near))
+    raise InputError(localized("no exercise {id!r}; see exercises()", id=id))
 
 def check(
     id:str,              # '01.2'
@@ -486,7 +496,8 @@ def progress() -> dict: # Id to 'right', 'mistake', 'text' of the last answer an
     try: return json.loads(path.read_text(encoding='utf-8'))
     except OSError: return {}
     except ValueError:
-        raise InputError(f"{path}: no file of answers; move it away, or let TNB_PROGRESS name another") from None
+        text = localized("{path}: no file of answers; move it away, or let TNB_PROGRESS name another", path=path)
+        raise InputError(text) from None
 
 def remember(
     result:Result # An answer
@@ -501,7 +512,8 @@ def remember(
                            'text': result.text, 'tries': before.get('tries', 0) + 1}
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, to_json(done))
-    except (OSError, InputError) as error: warnings.warn(f"this answer is not remembered: {error}")
+    except (OSError, InputError) as error:
+        warnings.warn(localized("this answer is not remembered: {error}", error=error))
 
 # %% ../../nbs/22_exercises.ipynb #ea1d3908
 def source(
@@ -623,6 +635,12 @@ def exercises(
                    for id, e in found.items() if lesson in (None, id.split('.')[0]))
 
 # %% ../../nbs/22_exercises.ipynb #0c69b496
+def _said(id, answer):
+    "What was said of an answer: a diagnosis in today's language of the reader, all else in that of then."
+    exercise = _all().get(id)
+    text = exercise and exercise.diagnoses().get(answer['mistake'])
+    return exercise.known_mistake(answer['mistake'], text).text if text else answer['text']
+
 def cards() -> str: # One line per lesson, then the open answers
     "How far the course has come."
     done, lines = progress(), []
@@ -633,7 +651,7 @@ def cards() -> str: # One line per lesson, then the open answers
         rest = localized(", about {left} minutes left", left=left) if left else ''
         line = localized("lesson {lesson:<3}  {right:2} of {n:2} right", lesson=lesson, right=right, n=len(mine))
         lines.append(line + rest)
-    wrong = [f"{id}: {answer['text']}" for id, answer in done.items() if not answer['right']]
+    wrong = [f"{id}: {_said(id, answer)}" for id, answer in done.items() if not answer['right']]
     return '\n'.join(lines + [''] * bool(wrong) + wrong)
 
 # %% ../../nbs/22_exercises.ipynb #363546e8

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..attention import attention, causal_mask, padding_mask
 from ..core import COLORS, InputError
+from .exercises import language, localized, translations
 from ..data.tokenizer import BOS, EOS, PAD
 from ..decode.viewer import Viewer, _asset
 from ..multihead import MultiHeadAttention
@@ -27,9 +28,9 @@ from ..positional_encoding import sinusoids
 WIDGETS = {}  # name: what it is called, and the function that makes its data
 
 WIDGET = """<style>{}</style>
-<div class="tnb-widget" role="group" aria-label="{}" style="{}" data-widget="{}" data-given='{}'>This widget needs \
-JavaScript: run the cell again, trust the notebook, or open this page on the site.</div>
+<div class="tnb-widget" lang="{}" role="group" aria-label="{}" style="{}" data-widget="{}" data-given='{}'>{}</div>
 <script>(() => {{
+const translations = {}
 {}
 }})()</script>"""
 
@@ -41,19 +42,27 @@ def _script(name):
     lines = [line.strip() for part in parts for line in part.splitlines()]
     return '\n'.join(line for line in lines if line and not line.startswith('//'))
 
+def _json(x): return json.dumps(x, ensure_ascii=False, separators=(',', ':'))
+
 # %% ../../nbs/course/widgets.ipynb #5b64ffe5
 class Widget(Viewer):
     "A widget, shown by notebooks as it is; it belongs to one idea of a lesson."
     def __init__(self,
-        name:str,  # One of `WIDGETS`
-        title:str, # What it is called
-        data:dict  # What its script draws, as JSON
+        name:str,            # One of `WIDGETS`
+        title:str,           # What it is called, in English
+        data:dict,           # What its script draws, as JSON
+        tongue:str|None=None # Language; None: the reader's
     ):
-        packed = html.escape(json.dumps(data, ensure_ascii=False, separators=(',', ':')), quote=False)
+        tongue, script, given = tongue or language(), _script(name), _json(data)
+        words = {text: said for text, said in translations(tongue).items()
+                 if f"'{text}'" in script or f'"{text}"' in script + given}
         colors = ';'.join(f'--{role}:{color}' for role, color in ROLES.items())
-        style, packed = _asset('widgets/widgets.css'), packed.replace("'", '&#39;')
-        super().__init__(WIDGET.format(style, html.escape(title), colors, name, packed, _script(name)))
-        self.title = title
+        needs = localized("This widget needs JavaScript: run the cell again, trust the notebook, or open this page on "
+                          "the site.", tongue)
+        self.title = localized(title, tongue)
+        super().__init__(WIDGET.format(
+            _asset('widgets/widgets.css'), {'zh': 'zh-Hans'}.get(tongue, tongue), html.escape(self.title), colors, name,
+            html.escape(given, quote=False).replace("'", '&#39;'), needs, _json(words), script))
 
 def widget(
     name:str   # One of `WIDGETS`: 'scores', 'masks', 'clock', 'heads', 'warmup', 'beam'

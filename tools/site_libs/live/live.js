@@ -1,12 +1,14 @@
 // The live sentence: choose one or write one, and the model in transformer.js translates it here, in the browser. Lines show
 // where each word of the translation looked; a pointer, a finger or the arrow keys choose a word. A dozen sentences are
-// translated already, so the model (1.7 MB) is fetched only when somebody asks for more.
+// translated already, so the model (1.7 MB) is fetched only when somebody asks for more. The words around them are the
+// page's: `say` finds their translations in what words.ja.js and its like have brought.
 import {mean, spell, toWords, wordsOf} from './maps.js' // of the package's viewer of attention maps
 import {beamSearch, crossAttention, greedy, unpack} from './transformer.js'
 
 const SVG = 'http://www.w3.org/2000/svg', ROW = 32, WIDTH = 120
 const make = (parent, tag, props = {}) => parent.appendChild(Object.assign(document.createElement(tag), props))
-const percent = weight => Math.round(100*weight) + ' %'
+const say = (text, values) => (globalThis.translations?.[text] ?? text).replace(/{(\w+)}/g, (_, name) => values[name])
+const percent = weight => say('{n} %', {n: Math.round(100*weight)})
 
 // The answer of the model: words of both sides, and cross[layer][head][word of the translation][word of the sentence].
 const translate = ({model, tokenizer}, text, beams) => {
@@ -16,7 +18,7 @@ const translate = ({model, tokenizer}, text, beams) => {
   const pieces = [[...written, model.cfg.eos_id], source].map(ids => ids.map(id => tokenizer.pieces[id]))
   const words = pieces.map(wordsOf), [said, read] = pieces.map((own, side) => spell(own, words[side]))
   const cross = crossAttention(model, source, written).map(heads => heads.map(map => toWords(map, words)))
-  for (const side of [read, said]) side[side.length - 1] = '(end)' // for </s>, as in tools/site_live.py
+  for (const side of [read, said]) side[side.length - 1] = say('(end)') // for </s>, as in tools/site_live.py
   return {source: read, target: said, cross, ms}
 }
 
@@ -66,8 +68,9 @@ const draw = (me, chosen) => {
 const spoken = ({source, target}, {side, i}, looked) => {
   const [own, other] = side ? [target, source] : [source, target]
   const top = looked.map((weight, k) => [weight, other[k]]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([w]) => w > .02)
-  const seen = top.map(([weight, word]) => `“${word}” ${percent(weight)}`).join(', ')
-  return side ? `To write “${own[i]}” the model looked at ${seen}.` : `“${own[i]}” was looked at to write ${seen}.`
+  const seen = top.map(([weight, word]) => say('“{word}” {percent}', {word, percent: percent(weight)})).join(say(', '))
+  if (side) return say('To write “{word}” the model looked at {seen}.', {word: own[i], seen})
+  return say('“{word}” was looked at to write {seen}.', {word: own[i], seen})
 }
 
 const column = (me, words, side) => {
@@ -104,26 +107,27 @@ const show = (me, answer, note) => {
 
 // ---- What happens
 
-const HINT = 'Point at a word, or go to one with Tab and the arrow keys.'
+const HINT = say('Point at a word, or go to one with Tab and the arrow keys.')
 
 // The model comes with the first click, and only once.
 const loaded = me => me.loading ??= fetch(me.base + 'model.bin').then(answer => {
-  if (!answer.ok) throw Error(`the model could not be fetched (${answer.status})`)
+  if (!answer.ok) throw Error(say('the model could not be fetched ({status})', answer))
   return answer.arrayBuffer()
 }).then(unpack)
 
 const ask = async me => {
-  me.note = me.said.textContent = 'Fetching the model, 1.7 MB …'
+  me.note = me.said.textContent = say('Fetching the model, 1.7 MB …')
   try {
     const live = await loaded(me), text = asInTheCorpus(me.input.value, live.words)
-    if (!text) return me.said.textContent = 'Write an English sentence.'
+    if (!text) return me.said.textContent = say('Write an English sentence.')
     me.input.value = text
     const answer = translate(live, text, +me.search.value), strange = text.split(' ').filter(word => !live.words.has(word))
-    const unknown = strange.length ? `The model has never seen ${strange.map(word => `“${word}”`).join(', ')}: expect nonsense. ` : ''
-    show(me, answer, `${unknown}Translated here, ${answer.ms.toFixed(1)} ms a word piece. ${HINT}`)
+    const words = strange.map(word => say('“{word}”', {word})).join(say(', '))
+    const unknown = words && say('The model has never seen {words}: expect nonsense. ', {words})
+    show(me, answer, unknown + say('Translated here, {ms} ms a word piece. ', {ms: answer.ms.toFixed(1)}) + HINT)
   } catch (error) {
     me.loading = null  // the next click tries again
-    me.said.textContent = `Not translated: ${error.message}.`
+    me.said.textContent = say('Not translated: {why}.', {why: error.message})
   }
 }
 
@@ -133,8 +137,9 @@ const picker = (parent, name, options, onchange) => {
   return select
 }
 
-const headNames = ({cross}) => [['all together', 'all'], ...cross.flatMap((heads, layer) => [
-  [`layer ${layer + 1}, all heads`, `${layer},all`], ...heads.map((_, head) => [`layer ${layer + 1}, head ${head + 1}`, `${layer},${head}`]),
+const headNames = ({cross}) => [[say('all together'), 'all'], ...cross.flatMap((heads, layer) => [
+  [say('layer {n}, all heads', {n: layer + 1}), `${layer},all`],
+  ...heads.map((_, head) => [say('layer {n}, head {head}', {n: layer + 1, head: head + 1}), `${layer},${head}`]),
 ])]
 
 const controls = (me, stored) => {
@@ -143,11 +148,11 @@ const controls = (me, stored) => {
     me.input.value = stored[me.pick.value].text
     show(me, stored[me.pick.value], HINT)
   }
-  me.pick = picker(form, 'Sentence', stored.map(({text}, i) => [text, i]), chosen)
-  me.input = make(make(form, 'label', {textContent: 'or your own '}), 'input', {type: 'text', value: stored[0].text, maxLength: 120, spellcheck: false})
-  me.search = picker(form, 'Search', [['beam 4', 4], ['greedy', 1]])
-  me.heads = picker(form, 'Heads', headNames(stored[0]), () => draw(me, me.kept))
-  make(form, 'button', {type: 'submit', textContent: 'Translate', className: 'live-go'})
+  me.pick = picker(form, say('Sentence'), stored.map(({text}, i) => [text, i]), chosen)
+  me.input = make(make(form, 'label', {textContent: say('or your own') + ' '}), 'input', {type: 'text', value: stored[0].text, maxLength: 120, spellcheck: false})
+  me.search = picker(form, say('Search'), [[say('beam 4'), 4], [say('greedy'), 1]])
+  me.heads = picker(form, say('Heads'), headNames(stored[0]), () => draw(me, me.kept))
+  make(form, 'button', {type: 'submit', textContent: say('Translate'), className: 'live-go'})
 }
 
 // Stored weights are whole thousandths.
@@ -159,11 +164,12 @@ const start = async root => {
   controls(me, stored)
   const map = make(root, 'div', {className: 'live-map', onkeydown: e => arrows(me, e), onmouseleave: () => draw(me, me.kept)})
   const side = label => make(map, 'div', {className: 'live-side', role: 'group', ariaLabel: label})
-  const english = side('English sentence')
+  const english = side(say('English sentence'))
   me.svg = map.appendChild(document.createElementNS(SVG, 'svg'))
   me.svg.ariaHidden = true
   me.svg.setAttribute('preserveAspectRatio', 'none')
-  me.sides = [english, side('German translation')]
+  me.sides = [english, side(say('German translation'))]
+  english.lang = 'en'
   me.sides[1].lang = 'de'
   me.said = make(root, 'p', {className: 'live-said', ariaLive: 'polite'})
   show(me, stored[0], HINT)

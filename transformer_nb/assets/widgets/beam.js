@@ -1,6 +1,6 @@
 // Beam search through a stored tree: a node is [piece, log-probability, children], children best first.
 const END = '</s>'
-const say = pieces => pieces.join('').replaceAll('▁', ' ').trim()
+const spelt = pieces => pieces.join('').replaceAll('▁', ' ').trim()
 const chance = ({logp}) => logp < Math.log(.0005) ? '<.001' : Math.exp(logp).toFixed(3).replace(/^0/, '')
 
 // One step: every prefix with its k + 1 best pieces. Of the k best candidates those that end are put away, and the k
@@ -24,7 +24,7 @@ const search = ({tree, limit}, k, alpha) => {
     const candidates = extend(going, k)
     steps.push(candidates)
     candidates.filter(c => c.state === 'ended').forEach(({pieces, logp}) => {
-      const text = say(pieces.slice(0, -1))
+      const text = spelt(pieces.slice(0, -1))
       ends.push({text, logp, score: score(logp, pieces.length), at: steps.length})
     })
     ends.sort((a, b) => b.score - a.score)
@@ -37,7 +37,7 @@ const MARKS = {kept: '', ended: ' ■', dropped: ' ×'}
 const drawNode = (svg, c, x, y) => {
   const state = c.state || 'dropped'
   add(svg, 'rect', {x, y, width: 84, height: 32, rx: 5, class: 'tnb-' + state})
-  add(svg, 'text', {x: x + 42, y: y + 13}, (c.piece === END ? 'end' : c.piece) + MARKS[state])
+  add(svg, 'text', {x: x + 42, y: y + 13}, (c.piece === END ? say('end') : c.piece) + MARKS[state])
   add(svg, 'text', {x: x + 42, y: y + 27}, chance(c))
 }
 
@@ -59,26 +59,27 @@ const drawTree = (svg, steps) => {
   svg.setAttribute('height', tall)
 }
 
-const verdict = (best, greedy) => `Best: “${best.text}”, score ${best.score.toFixed(3)}. ` +
-  (best.text === greedy.text ? 'Greedy search finds the same.' :
-    `Greedy search writes “${greedy.text}”: P ${chance(greedy)} against ${chance(best)}.`)
+const told = end => ({text: end.text, p: chance(end), score: end.score.toFixed(3)})
+const verdict = (best, greedy) => say('Best: “{text}”, score {score}. ', told(best)) +
+  (best.text === greedy.text ? say('Greedy search finds the same.') :
+    say('Greedy search writes “{text}”: P {p} against {best}.', {...told(greedy), best: chance(best)}))
 
 begin('beam', (me, {trees}) => {
-  choice(me, 'text', 'sentence', trees.map(tree => tree.source))
-  slider(me, 'beam', 'beam', [1, 2, 3, 4], 2)
+  choice(me, 'text', say('sentence'), trees.map(tree => tree.source))
+  slider(me, 'beam', say('beam'), [1, 2, 3, 4], 2)
   slider(me, 'alpha', 'α', [0, .2, .4, .6, .8, 1], .6)
   const row = add(me.bar, 'div', {class: 'tnb-buttons'})
   const move = (text, by) => {
     const button = add(row, 'button', {type: 'button'}, text)
     button.onclick = () => { me.at.step += by; me.show() }
   }
-  move('‹ back', -1)
-  move('forward ›', 1)
-  move('to the end', Infinity)
-  const place = {class: 'tnb-scroll', tabindex: 0, role: 'region', 'aria-label': 'tree of the search'}
+  move(say('‹ back'), -1)
+  move(say('forward ›'), 1)
+  move(say('to the end'), Infinity)
+  const place = {class: 'tnb-scroll', tabindex: 0, role: 'region', 'aria-label': say('tree of the search')}
   const box = add(me.body, 'div', place)
-  const svg = add(box, 'svg', {role: 'img', 'aria-label': 'candidates of each step, best first'})
-  const found = add(me.body, 'ol', {'aria-label': 'finished'})
+  const svg = add(box, 'svg', {role: 'img', 'aria-label': say('candidates of each step, best first')})
+  const found = add(me.body, 'ol', {'aria-label': say('finished')})
   me.at.step = Infinity
   me.show = () => {
     const given = trees[me.at.text], {steps, ends} = search(given, me.at.beam, me.at.alpha)
@@ -87,9 +88,10 @@ begin('beam', (me, {trees}) => {
     drawTree(svg, steps.slice(0, step))
     found.replaceChildren()
     ends.filter(end => end.at <= step).forEach(end =>
-      add(found, 'li', {}, `${end.text} (P ${chance(end)}, score ${end.score.toFixed(3)})`))
+      add(found, 'li', {}, say('{text} (P {p}, score {score})', told(end))))
     box.scrollLeft = box.scrollWidth
-    me.say(`Step ${step} of ${steps.length}, kept: ` + kept.map(c => `“${say(c.pieces)}” ${chance(c)}`).join(', ') +
-      (step < steps.length ? '.' : '. ' + verdict(ends[0], search(given, 1, 0).ends[0])))
+    const names = kept.map(c => say('“{text}” {p}', {text: spelt(c.pieces), p: chance(c)})).join(say(', '))
+    me.tell(say('Step {step} of {all}, kept: {names}. ', {step, all: steps.length, names}) +
+      (step < steps.length ? '' : verdict(ends[0], search(given, 1, 0).ends[0])))
   }
 })

@@ -19,13 +19,13 @@ const drawClocks = (svg, waves, a, b) => {
 const drawCurve = (svg, dots, distance) => {
   svg.replaceChildren()
   const x = k => 24 + 3 * k, y = d => 152 - 16 * d
-  add(svg, 'text', {x: 24, y: 12}, 'dot product of two encodings')
+  add(svg, 'text', {x: 24, y: 12}, say('dot product of two encodings'))
   for (const d of [0, 4, 8]) {
     add(svg, 'text', {x: 16, y: y(d) + 4, 'text-anchor': 'end'}, d)
     add(svg, 'line', {x1: 24, x2: 324, y1: y(d), y2: y(d), stroke: 'currentColor', 'stroke-opacity': d ? .2 : .8})
   }
   for (const k of [0, 50, 100]) add(svg, 'text', {x: x(k), y: 168, 'text-anchor': 'middle'}, k)
-  add(svg, 'text', {x: x(75), y: 168, 'text-anchor': 'middle'}, 'distance')
+  add(svg, 'text', {x: x(75), y: 168, 'text-anchor': 'middle'}, say('distance'))
   const points = dots.map((d, k) => `${x(k)},${y(d)}`).join(' ')
   add(svg, 'polyline', {points, fill: 'none', stroke: 'currentColor', 'stroke-width': 2})
   add(svg, 'circle', {cx: x(distance), cy: y(dots[distance]), r: 6, fill: 'var(--attend)', stroke: 'currentColor'})
@@ -33,17 +33,18 @@ const drawCurve = (svg, dots, distance) => {
 
 begin('clock', (me, {table, waves}) => {
   const positions = table.map((_, p) => p), dots = table.map(row => dot(table[0], row))
-  slider(me, 'a', 'position of the query (thick)', positions, 17)
-  slider(me, 'b', 'position of the key (thin)', positions, 20)
-  const clocks = picture(me, 190, 'Eight clocks with two hands each; below each, the positions of one turn')
-  const curve = picture(me, 190, 'Dot product of two encodings against their distance')
+  slider(me, 'a', say('position of the query (thick)'), positions, 17)
+  slider(me, 'b', say('position of the key (thin)'), positions, 20)
+  const clocks = picture(me, 190, say('Eight clocks with two hands each; below each, the positions of one turn'))
+  const curve = picture(me, 190, say('Dot product of two encodings against their distance'))
   me.show = () => {
     const {a, b} = me.at, distance = Math.abs(a - b)
     drawClocks(clocks, waves, table[a], table[b])
     drawCurve(curve, dots, distance)
-    me.say(`At position ${a} the fastest hand has made ${(a / waves[0]).toFixed(2)} turns, the slowest ` +
-      `${(a / waves.at(-1)).toFixed(4)}. Positions ${a} and ${b}: distance ${distance}, ` +
-      `dot product ${dot(table[a], table[b]).toFixed(2)} of ${waves.length}; ` +
-      `for 0 and ${distance} it is ${dots[distance].toFixed(2)}.`)
+    const found = {a, b, distance, n: waves.length, fast: (a / waves[0]).toFixed(2),
+      slow: (a / waves.at(-1)).toFixed(4), dot: dot(table[a], table[b]).toFixed(2), same: dots[distance].toFixed(2)}
+    me.tell(say('At position {a} the fastest hand has made {fast} turns, the slowest {slow}. ', found) +
+      say('Positions {a} and {b}: distance {distance}, dot product {dot} of {n}; ', found) +
+      say('for 0 and {distance} it is {same}.', found))
   }
 })

@@ -25,19 +25,20 @@ const drawHeads = (svg, given, title, heads, lit) => {
 
 begin('heads', (me, given) => {
   const {words, features, cuts} = given, all = words.length * features
-  slider(me, 'h', 'heads h', cuts.map(cut => cut.h), 2)
-  choice(me, 'word', 'follow the word', words, 1)
-  const names = ['Queries of three words', 'Cut the right way', 'Cut the wrong way']
+  slider(me, 'h', say('heads h'), cuts.map(cut => cut.h), 2)
+  choice(me, 'word', say('follow the word'), words, 1)
+  const names = [say('Queries of three words'), say('Cut the right way'), say('Cut the wrong way')]
   const [whole, right, wrong] = names.map(name => picture(me, 116, name))
   me.show = () => {
     const {h, word} = me.at, cut = cuts.find(c => c.h === h), holds = cut.wrong.flatMap((numbers, i) =>
       numbers.flat().some(number => Math.floor(number / features) === word) ? [i + 1] : [])
-    drawHeads(whole, given, `queries of three words, ${features} features each`, [cut.whole], word)
-    drawHeads(right, given, 'right: view(n, h, d_k).transpose(0, 1)', cut.right, word)
-    const strange = drawHeads(wrong, given, 'wrong: view(h, n, d_k)', cut.wrong, word)
-    me.say(`h = ${h}: each head gets ${features / h} of the ${features} features of every word. ` +
-      `The wrong cut puts ${strange} of ${all} numbers into the row of another word. ` +
-      `“${words[word]}” should be in every head; the wrong cut has it in ` +
-      `${holds.length === 1 ? 'head' : 'heads'} ${holds.join(', ')}.`)
+    drawHeads(whole, given, say('queries of three words, {features} features each', given), [cut.whole], word)
+    drawHeads(right, given, say('right: view(n, h, d_k).transpose(0, 1)'), cut.right, word)
+    const strange = drawHeads(wrong, given, say('wrong: view(h, n, d_k)'), cut.wrong, word)
+    const found = {h, d_k: features / h, features, strange, all, word: words[word], heads: holds.join(say(', '))}
+    me.tell(say('h = {h}: each head gets {d_k} of the {features} features of every word. ', found) +
+      say('The wrong cut puts {strange} of {all} numbers into the row of another word. ', found) +
+      (holds.length === 1 ? say('“{word}” should be in every head; the wrong cut has it in head {heads}.', found) :
+        say('“{word}” should be in every head; the wrong cut has it in heads {heads}.', found)))
   }
 })

@@ -4,7 +4,8 @@ const softmax = scores => {
   return e.map(x => x / total)
 }
 // A closed score becomes −1, or −∞; the library then sets closed weights to 0, also where a whole row is NaN.
-const FILLS = [['−∞, and 0 after the softmax', -Infinity, true], ['−∞ only', -Infinity, false], ['−1', -1, false]]
+const FILLS = [[say('−∞, and 0 after the softmax'), -Infinity, true], [say('−∞ only'), -Infinity, false],
+  ['−1', -1, false]]
 const weigh = (scores, open, [, value, zero]) => scores.map((row, i) =>
   softmax(row.map((s, j) => open[i][j] ? s : value)).map((w, j) => zero && !open[i][j] ? 0 : w))
 
@@ -25,9 +26,10 @@ const arrows = (box, cells, columns) => {
 }
 
 const grid = (me, words) => {
-  const box = add(me.body, 'div', {class: 'tnb-grid', role: 'group', 'aria-label': 'rows: queries, columns: keys'})
+  const about = say('rows: queries, columns: keys')
+  const box = add(me.body, 'div', {class: 'tnb-grid', role: 'group', 'aria-label': about})
   box.style.gridTemplateColumns = `auto repeat(${words.length}, 40px)`
-  add(box, 'span', {}, 'query ↓ key →')
+  add(box, 'span', {}, say('query ↓ key →'))
   words.forEach(word => add(box, 'span', {}, word))
   const paint = (i, j, value) => { me.open[i][j] = value; me.show() }
   let brush
@@ -46,18 +48,21 @@ const grid = (me, words) => {
   return cells
 }
 
-const drawCell = (cell, about, open, meant, w) => {
+const drawCell = (cell, place, open, meant, w) => {
   const leak = w !== 0 && !meant, missing = meant && w === 0
   cell.textContent = (leak ? '!' : '') + short(w)
   cell.className = [!open && 'tnb-closed', leak && 'tnb-leak', missing && 'tnb-missing'].filter(Boolean).join(' ')
   cell.style.backgroundColor = `color-mix(in srgb, var(--attend) ${55 * (w || 0)}%, transparent)`
   cell.setAttribute('aria-pressed', !!open)
-  cell.setAttribute('aria-label', `${about}, ${open ? 'open' : 'closed'}, weight ${short(w)}` +
-    (leak ? ', leak' : missing ? ', missing' : ''))
+  const about = {...place, state: open ? say('open') : say('closed'), w: short(w)}
+  cell.setAttribute('aria-label', say('query {i} {query}, key {j} {key}, {state}, weight {w}', about) +
+    (leak ? say(', leak') : missing ? say(', missing') : ''))
 }
 
+const placed = (words, i, j) => ({i: i + 1, query: words[i], j: j + 1, key: words[j]})
 const spoken = (words, faults) => faults.slice(0, 3).map(([i, j, w]) =>
-  `${i + 1} “${words[i]}” gets ${short(w)} of ${j + 1} “${words[j]}”`).join(', ') + (faults.length > 3 ? ', and more' : '')
+  say('{i} “{query}” gets {w} of {j} “{key}”', {...placed(words, i, j), w: short(w)})).join(say(', ')) +
+  (faults.length > 3 ? say(', and more') : '')
 
 begin('masks', (me, {words, scores, meant, presets}) => {
   const list = (name, texts, chosen) => {
@@ -70,21 +75,22 @@ begin('masks', (me, {words, scores, meant, presets}) => {
     me.open = presets[k].rows.map(row => [...row].map(Number))
     me.fill.selectedIndex = presets[k].fill
   }
-  list('mask', presets.map(p => p.name), start)
-  me.fill = list('a closed score becomes', FILLS.map(([name]) => name), () => {})
+  list(say('mask'), presets.map(p => say(p.name)), start)
+  me.fill = list(say('a closed score becomes'), FILLS.map(([name]) => name), () => {})
   const cells = grid(me, words), n = words.length
   me.show = () => {
     const weights = weigh(scores, me.open, FILLS[me.fill.selectedIndex]), leaks = []
     let missing = 0
     cells.forEach((cell, k) => {
       const i = Math.floor(k / n), j = k % n, w = weights[i][j], wanted = meant[i][j] === '1'
-      drawCell(cell, `query ${i + 1} ${words[i]}, key ${j + 1} ${words[j]}`, me.open[i][j], wanted, w)
+      drawCell(cell, placed(words, i, j), me.open[i][j], wanted, w)
       if (w !== 0 && !wanted) leaks.push([i, j, w])
       if (w === 0 && wanted) missing++
     })
     const broken = weights.filter(row => isNaN(row[0])).length
-    me.say(`Leaks: ${leaks.length}, missing: ${missing}. ` + (broken ? `${broken} rows have no key and are NaN: ` +
-      'so will be the loss. ' : leaks.length ? `${spoken(words, leaks)}.` : missing ? '' : 'As it is meant.'))
+    me.tell(say('Leaks: {n}, missing: {missing}. ', {n: leaks.length, missing}) + (broken ?
+      say('{broken} rows have no key and are NaN: so will be the loss. ', {broken}) :
+      leaks.length ? say('{leaks}.', {leaks: spoken(words, leaks)}) : missing ? '' : say('As it is meant.')))
   }
   start(0)
 })

@@ -10,7 +10,7 @@ const jacobian = p => Math.hypot(...p.flatMap((a, i) => p.map((b, j) => (i === j
 const drawSpread = (svg, counts) => {
   svg.replaceChildren()
   const total = sum(counts), most = Math.max(...counts)
-  add(svg, 'text', {x: 2, y: 12}, 'how often a score of this size comes')
+  add(svg, 'text', {x: 2, y: 12}, say('how often a score of this size comes'))
   counts.forEach((n, i) => {
     const height = 110 * n / most, beyond = i === 0 || i === counts.length - 1
     const look = {fill: 'currentColor', 'fill-opacity': beyond ? .75 : .4}
@@ -25,7 +25,7 @@ const drawSpread = (svg, counts) => {
 
 const drawWeights = (svg, weights) => {
   svg.replaceChildren()
-  add(svg, 'text', {x: 2, y: 12}, 'weights of eight keys')
+  add(svg, 'text', {x: 2, y: 12}, say('weights of eight keys'))
   weights.forEach((w, i) => {
     const x = 2 + 42 * i, height = 96 * w
     add(svg, 'rect', {x, y: 135 - height, width: 38, height, fill: 'var(--attend)'})
@@ -37,16 +37,18 @@ const drawWeights = (svg, weights) => {
 
 begin('scores', (me, {widths, divisors, keys, counts, gradients}) => {
   slider(me, 'width', 'd_k', widths, 64)
-  choice(me, 'by', 'scores divided by', divisors.map(([name]) => name))
-  const spread = picture(me, 156, 'Histogram of random scores'), shares = picture(me, 156, 'Weights of eight keys')
+  choice(me, 'by', say('scores divided by'), divisors.map(([name]) => say(name)))
+  const spread = picture(me, 156, say('Histogram of random scores'))
+  const shares = picture(me, 156, say('Weights of eight keys'))
   me.show = () => {
     const {width, by} = me.at, row = widths.indexOf(width), divisor = divisors[by][1][row]
     const weights = softmax(keys[row].map(s => s / divisor))
     const beyond = drawSpread(spread, counts[row][by])
     drawWeights(shares, weights)
-    me.say(`d_k = ${width}, divided by ${divisors[by][0]}: ${beyond.toFixed(0)} % of the scores lie beyond ±7.5. ` +
-      `Largest weight ${Math.max(...weights).toFixed(3)}, entropy ${entropy(weights).toFixed(2)} of 2.08 nats, ` +
-      `size of the Jacobian ${jacobian(weights).toFixed(3)}. ` +
-      `The gradient at a typical query: ${gradients[row][by].toPrecision(2)}.`)
+    const found = {d_k: width, by: say(divisors[by][0]), beyond: beyond.toFixed(0),
+      most: Math.max(...weights).toFixed(3), entropy: entropy(weights).toFixed(2), size: jacobian(weights).toFixed(3)}
+    me.tell(say('d_k = {d_k}, divided by {by}: {beyond} % of the scores lie beyond ±7.5. ', found) +
+      say('Largest weight {most}, entropy {entropy} of 2.08 nats, size of the Jacobian {size}. ', found) +
+      say('The gradient at a typical query: {g}.', {g: gradients[row][by].toPrecision(2)}))
   }
 })

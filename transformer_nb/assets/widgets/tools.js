@@ -6,9 +6,11 @@ const add = (parent, tag, attributes = {}, text = '') => {
   element.textContent = text
   return element
 }
+// A text in the reader's language, if `translations` has it; values stand in place of {names}.
+const say = (text, values) => (translations[text] ?? text).replace(/{(\w+)}/g, (_, name) => values[name])
 const sum = numbers => numbers.reduce((a, b) => a + b, 0)
 
-// A widget is `me`: the place of its controls and of its pictures, what is chosen (`at`), `say` for words, `show` draws.
+// A widget is `me`: the places of controls and pictures, what is chosen (`at`), `tell` for words, `show` draws.
 const begin = (name, build) => document.querySelectorAll(`[data-widget=${name}]:not([data-ready])`).forEach(root => {
   root.dataset.ready = ''
   // Keys are for the widget alone, not for JupyterLab.
@@ -16,7 +18,7 @@ const begin = (name, build) => document.querySelectorAll(`[data-widget=${name}]:
   root.replaceChildren()
   const [bar, body] = ['tnb-bar', 'tnb-body'].map(c => add(root, 'div', {class: c}))
   const said = add(root, 'p', {class: 'tnb-said', 'aria-live': 'polite'})
-  const me = {bar, body, at: {}, say: text => { said.textContent = text }}
+  const me = {bar, body, at: {}, tell: text => { said.textContent = text }}
   build(me, JSON.parse(root.dataset.given))
   me.show()
 })

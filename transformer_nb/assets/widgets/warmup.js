@@ -16,29 +16,33 @@ const drawRates = (svg, mine, top) => {
     const anchor = step === 0 ? 'start' : step === LAST ? 'end' : 'middle'
     add(svg, 'text', {x: x(step), y: 182, 'text-anchor': anchor}, step.toLocaleString('en'))
   }
-  add(svg, 'text', {x: x(10000), y: 182, 'text-anchor': 'middle'}, 'step')
+  add(svg, 'text', {x: x(10000), y: 182, 'text-anchor': 'middle'}, say('step'))
   line(PAPER, {'stroke-width': 2, 'stroke-opacity': .6, 'stroke-dasharray': '5 4'})
   line(mine, {'stroke-width': 3})
   for (const [setting, fill] of [[PAPER, 'none'], [mine, 'currentColor']]) {
     const at = {cx: x(setting.warmup), cy: y(rate(setting.warmup, setting))}
     add(svg, 'circle', {...at, r: 5, fill, stroke: 'currentColor'})
   }
-  const names = ['dashed, open circle: the paper', 'dot: peak ' + rate(mine.warmup, mine).toPrecision(3)]
+  const peak = rate(mine.warmup, mine).toPrecision(3)
+  const names = [say('dashed, open circle: the paper'), say('dot: peak {peak}', {peak})]
   names.forEach((text, i) => add(svg, 'text', {x: 332, y: 12 + 16 * i, 'text-anchor': 'end'}, text))
 }
 
 begin('warmup', me => {
-  slider(me, 'warmup', 'warm-up steps', [1, 100, 200, 400, 1000, 2000, 4000, 8000, 16000, 32000], 4000)
+  slider(me, 'warmup', say('warm-up steps'), [1, 100, 200, 400, 1000, 2000, 4000, 8000, 16000, 32000], 4000)
   slider(me, 'width', 'd_model', [64, 128, 256, 512, 1024], 512)
-  slider(me, 'factor', 'factor', [.25, .5, 1, 2, 4], 1)
-  const svg = picture(me, 190, 'Learning rate against step; dashed: the base model of the paper')
+  slider(me, 'factor', say('factor'), [.25, .5, 1, 2, 4], 1)
+  const svg = picture(me, 190, say('Learning rate against step; dashed: the base model of the paper'))
   me.show = () => {
-    const {warmup, width} = me.at, peak = rate(warmup, me.at), paper = rate(4000, PAPER)
+    const {warmup} = me.at, peak = rate(warmup, me.at), paper = rate(4000, PAPER), later = 4 * warmup
     drawRates(svg, me.at, Math.max(peak, paper))
-    me.say(`The rate rises for ${warmup} steps to its peak ${peak.toPrecision(3)} and has fallen to ` +
-      `${rate(4 * warmup, me.at).toPrecision(3)} at step ${4 * warmup}. At step 100 it is ` +
-      `${rate(100, me.at).toPrecision(3)}. The paper's base model (d_model 512, 4000 steps, dashed) has its peak at ` +
-      `${paper.toPrecision(3)}: ` + (Math.abs(peak / paper - 1) < 1e-9 ? 'the same.' :
-      `yours is ${(peak / paper).toPrecision(3)} times that.`))
+    const numbers = {peak, paper, times: peak / paper, low: rate(later, me.at), at_100: rate(100, me.at)}
+    const found = {warmup, later}
+    for (const name in numbers) found[name] = numbers[name].toPrecision(3)
+    me.tell(
+      say('The rate rises for {warmup} steps to its peak {peak} and has fallen to {low} at step {later}. ', found) +
+      say('At step 100 it is {at_100}. ', found) +
+      say("The paper's base model (d_model 512, 4000 steps, dashed) has its peak at {paper}: ", found) +
+      (Math.abs(peak / paper - 1) < 1e-9 ? say('the same.') : say('yours is {times} times that.', found)))
   }
 })

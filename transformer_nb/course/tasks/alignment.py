@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 
 import torch
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...decode.alignment import between_words, word_ids
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #3c19e290
@@ -119,7 +119,7 @@ def _pieces(*sizes): return [f"{'' if k else '▁'}w{i}{k}" for i, n in enumerat
 def _plain(links):
     "A link of tensors equals no other link."
     if any(isinstance(x, torch.Tensor) for link in links if isinstance(link, tuple) for x in link):
-        raise TypeError("the links hold tensors; `.tolist()` makes numbers of them")
+        raise TypeError(localized("the links hold tensors; `.tolist()` makes numbers of them"))
     return links
 
 def _weights(g, *shape): return (2*torch.randn(*shape, generator=g)).softmax(-1)

@@ -10,6 +10,7 @@ __all__ = ['Save', 'Verify', 'Average', 'Count', 'Walk', 'MovingAverage', 'MeanO
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #2ea825e2
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -20,10 +21,13 @@ from pathlib import Path
 
 import torch
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #1206f00e
-def _seen(path): return repr(path.read_text()) if path.exists() else 'no file'
+def _seen(path): return repr(path.read_text()) if path.exists() else localized('no file')
+
+def _reached(raised): # Did the error reach the caller, in words
+    return localized('the error reaches the caller') if raised else localized('no error reaches the caller')
 
 @contextmanager
 def _watched(path): # What a reader finds after each call of a built-in function, a set
@@ -37,26 +41,29 @@ def _watched(path): # What a reader finds after each call of a built-in function
 def _saved(answer, path, new, full): # What an answer does to the file at `path`
     during, old = [], _seen(path)
     def write(file, text):
-        same = Path(file).resolve().parent == path.parent
-        during.append(f"before you write, a reader finds {_seen(path)}")
+        before = _seen(path)
         Path(file).write_text(text[:len(text)//2])
-        during.append(f"while you write, a reader finds {_seen(path)}")
-        during.append(f"you write in {'the same' if same else 'another'} folder")
+        during.append((before, _seen(path), Path(file).resolve().parent == path.parent))
         if full: raise OSError(28, "No space left on device")
         Path(file).write_text(text)
 
-    raised = 'no error reaches the caller'
+    raised = False
     try:
         with _watched(path) as found: answer(path, new, write)
     except OSError as error:
         if 'No space' not in str(error): raise
-        raised = 'the error reaches the caller'
-    if not during: raise NotImplementedError("`write` was never called: write the body")
+        raised = True
+    if not during: raise NotImplementedError(localized("`write` was never called: write the body"))
     others = sorted(p for p in path.parent.iterdir() if p != path)
-    careful = during[1].endswith(f' {old}') and 'another' not in during[2]  # else there is no need to look closer
-    worst = min(found - {old, repr(new)}, default='a whole file') if careful else 'what it may'
-    return (*during[:3], f"between two steps, a reader finds {worst}", f"at the end there is {_seen(path)}",
-            f"{len(others)} files lie beside it", raised)
+    before, half, same = during[0]
+    careful = half == old and same  # else there is no need to look closer
+    worst = min(found - {old, repr(new)}, default=localized("a whole file")) if careful else localized("what it may")
+    return (localized("before you write, a reader finds {seen}", seen=before),
+            localized("while you write, a reader finds {seen}", seen=half),
+            localized("you write in the same folder") if same else localized("you write in another folder"),
+            localized("between two steps, a reader finds {seen}", seen=worst),
+            localized("at the end there is {seen}", seen=_seen(path)),
+            localized("{n} files lie beside it", n=len(others)), _reached(raised))
 
 class Save(Write):
     """Whole or not at all
@@ -315,20 +322,20 @@ def average(
     ...  # your code
 '''
     def inputs(g):
-        yield 'run of 3 checkpoints', _seed(g), 2
-        yield 'run of 8 checkpoints', _seed(g), 5
-        yield 'run in 16 bits', 0, 4
+        yield localized('run of {n} checkpoints', n=3), _seed(g), 2
+        yield localized('run of {n} checkpoints', n=8), _seed(g), 5
+        yield localized('run in 16 bits'), 0, 4
 
     def run(answer, which, seed, n):
         high = [{'W': 1024*torch.tensor([x, x + .25]).half()} for x in (5, 20, 24, 28, 32)]
-        states = high if seed == 0 else _states(seed, int(which.split()[2]))
+        states = high if seed == 0 else _states(seed, int(re.search(r'\d+', which)[0]))
         given = _copies(states)
         found = answer(given, n)
         if found is None: return None
-        if not isinstance(found, dict): raise TypeError("give back a dict: name -> tensor")
+        if not isinstance(found, dict): raise TypeError(localized("give back a dict: name -> tensor"))
         kept = all(torch.equal(a[k], b[k]) for a, b in zip(given, states) for k in b)
         return (', '.join(sorted(found)), *(found[k] for k in sorted(found)),
-                'the checkpoints are as they were' if kept else 'the checkpoints have changed')
+                localized('the checkpoints are as they were') if kept else localized('the checkpoints have changed'))
 
     def right(states, n): return _mean(states[-n:])
 
@@ -534,7 +541,8 @@ class MovingAverage(Write):
         before = path.clone()
         found = answer(path, r)
         if found is None: return None
-        return found, 'the path is as it was' if torch.equal(path, before) else 'the path has changed'
+        kept = torch.equal(path, before)
+        return found, localized('the path is as it was') if kept else localized('the path has changed')
 
     def right(path, r):
         ema = path[0]

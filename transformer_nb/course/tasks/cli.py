@@ -15,7 +15,7 @@ import sys
 import transformer_nb.train.callbacks as callbacks
 import transformer_nb.train.runs as runs
 from ... import core
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 
 # %% ../../../nbs/course/tasks/21_cli.ipynb #57dc997a
 _KINDS = {kind.__name__: kind for kind in (core.InputError, runs.NotFinite, KeyboardInterrupt, KeyError)}
@@ -71,7 +71,8 @@ def finish(
     def run(answer, kind, text, name):
         try: return answer(_raising(kind, text), name)
         except (KeyboardInterrupt, SystemExit) as error:
-            raise RuntimeError(f"{type(error).__name__} goes through, and ends Python") from None
+            text = localized("{error} goes through, and ends Python", error=type(error).__name__)
+            raise RuntimeError(text) from None
 
     def right(function, name): return _ended(function, name)
 
@@ -153,7 +154,8 @@ class _Translator:
 
     def __call__(self, sentences):
         self.calls += 1
-        if not all(isinstance(s, str) and s.strip() for s in sentences): raise ValueError("a sentence without a word")
+        if not all(isinstance(s, str) and s.strip() for s in sentences):
+            raise ValueError(localized("a sentence without a word"))
         return [' '.join(reversed(s.split())) for s in sentences]
 
 def _full(lines): return [line for line in lines if line.strip()]
@@ -177,7 +179,8 @@ class OneForOne(Write):
     def run(answer, lines):
         translate = _Translator()
         found = answer(lines, translate)
-        return None if found is None else (found, 'several calls' if translate.calls > 1 else 'one call')
+        if found is None: return None
+        return found, localized('several calls') if translate.calls > 1 else localized('one call')
 
     def right(lines, translate):
         found = iter(translate([line for line in lines if line.strip()]))

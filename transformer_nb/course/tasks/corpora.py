@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from zlib import crc32
 
 from ...core import InputError
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...data.corpora import Split, decode_line, read_lines, read_parallel
 
 # %% ../../../nbs/course/tasks/08_corpora.ipynb #44438bce
@@ -149,7 +149,7 @@ def read_parallel(
 
     def run(answer, src, tgt, drop_empty):
         try: found = answer(_file(src), _file(tgt), drop_empty)
-        except InputError: return Split(['refused with an InputError'])
+        except InputError: return Split([localized('refused with an InputError')])
         if not hasattr(found, 'pairs'): return found
         return Split(list(map(tuple, found.pairs)), lines=[found.line(i) for i in range(len(found))])
 

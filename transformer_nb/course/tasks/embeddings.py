@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...embeddings import Embedding
 
 # %% ../../../nbs/course/tasks/04_embeddings.ipynb #b0a61b2f
@@ -82,7 +82,7 @@ class _MoreThanOne(Exception): pass
 
 def _built(answer, vocab_size, d_model):
     "The reader's class, built, and its one matrix filled with numbers that depend on its shape only."
-    if isinstance(answer, nn.Module): raise TypeError("give the class itself, not a module made with it")
+    if isinstance(answer, nn.Module): raise TypeError(localized("give the class itself, not a module made with it"))
     with torch.random.fork_rng(devices=[]): module = answer(vocab_size, d_model)
     matrix, *others = module.parameters()
     if others: raise _MoreThanOne
@@ -218,7 +218,8 @@ class OtherEnd(Write):
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             spread = next(answer(1000, 64).parameters()).std().item()
             module = _built(answer, V, d)
-            return f'starts with standard deviation {spread:.1f}', module(ids), module.logits(x)
+            start = localized('starts with standard deviation {spread:.1f}', spread=spread)
+            return start, module(ids), module.logits(x)
 
     class wrong:
         class no_factor(T5Style):

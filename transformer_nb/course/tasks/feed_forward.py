@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...feed_forward import FeedForward
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #a8b0cf1b
@@ -107,9 +107,10 @@ def ffn(
 def _filled(module, names, seed=0):
     "The module, with numbers that depend on names and shapes only."
     found = dict(module.named_parameters())
-    if not found: raise NotImplementedError("nothing there yet: make the layers in `__init__`")
+    if not found: raise NotImplementedError(localized("nothing there yet: make the layers in `__init__`"))
     others = {*found} - {*names}
-    if others: raise ValueError(f"{min(others)} is not asked for: only {', '.join(names)}")
+    if others:
+        raise ValueError(localized("{name} is not asked for: only {all}", name=min(others), all=', '.join(names)))
     for n, name in enumerate(names):
         g = torch.Generator().manual_seed(100*seed + n)
         if name in found: found[name].data = torch.randn(found[name].shape, generator=g)
@@ -117,10 +118,10 @@ def _filled(module, names, seed=0):
 
 def _counted(answer, names, d_model, d_ff, x):
     "Number of parameters and output of the reader's class."
-    if isinstance(answer, nn.Module): raise TypeError("give the class itself, not a module made with it")
+    if isinstance(answer, nn.Module): raise TypeError(localized("give the class itself, not a module made with it"))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         module = _filled(answer(d_model, d_ff), names)
-        return f'{sum(p.numel() for p in module.parameters())} parameters', module(x)
+        return localized('{n} parameters', n=sum(p.numel() for p in module.parameters())), module(x)
 
 def _widths(g):
     yield 2, 3, torch.randn(1, 2, 2, generator=g)
@@ -256,16 +257,20 @@ class Absolute(Write):
         yield torch.randn(3, 4, 1, generator=g),
 
     def run(answer, x):
-        if isinstance(answer, nn.Module): raise TypeError("give the function itself, not the network that it makes")
+        if isinstance(answer, nn.Module):
+            raise TypeError(localized("give the function itself, not the network that it makes"))
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.manual_seed(0)
             net = answer()
         shapes = {name: tuple(p.shape) for name, p in net.named_parameters()} if isinstance(net, nn.Module) else net
         if shapes is None: return None
         wanted = {'W_1.weight': (2, 1), 'W_1.bias': (2,), 'W_2.weight': (1, 2), 'W_2.bias': (1,)}
-        if not isinstance(shapes, dict) or {*shapes} != {*wanted}: raise TypeError("give back a FeedForward(1, 2)")
+        if not isinstance(shapes, dict) or {*shapes} != {*wanted}:
+            raise TypeError(localized("give back a FeedForward(1, 2)"))
         for name, shape in shapes.items():
-            if shape != wanted[name]: raise ValueError(f"{name} has the shape {wanted[name]}, not {shape}")
+            if shape == wanted[name]: continue
+            text = localized("{name} has the shape {wanted}, not {shape}", name=name, wanted=wanted[name], shape=shape)
+            raise ValueError(text)
         return net(x).detach()
 
     def right():

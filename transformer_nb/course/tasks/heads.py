@@ -13,7 +13,7 @@ from math import log
 
 import torch
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #192144ae
 def _weights(g, *shape, sharp=2.): return (sharp*torch.randn(*shape, generator=g)).softmax(-1)
@@ -150,9 +150,9 @@ def cost(
             return float(((W*C).sum()/W.numel()**.5).sigmoid())
         try:
             found = answer(W, h, head, measure)
-            if fails: found = 'no error reaches the caller'
-        except MemoryError: found = 'the error reaches the caller'
-        return found, 'W is as it was' if torch.equal(W, before) else 'W has changed'
+            if fails: found = localized('no error reaches the caller')
+        except MemoryError: found = localized('the error reaches the caller')
+        return found, localized('W is as it was') if torch.equal(W, before) else localized('W has changed')
 
     def right(W, h, head, measure):
         d = W.shape[1]//h

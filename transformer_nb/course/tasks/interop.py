@@ -11,13 +11,13 @@ __all__ = ['Order', 'Start', 'Biases', 'Penalty', 'Heads', 'Refused', 'Differs',
 import torch
 from torch import Tensor
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...interop.marian import NEVER, TARGET, paper_order
 
 # %% ../../../nbs/course/tasks/20_interop.ipynb #t201task
 def _whole(order): # An answer that can be used as indices
     if not isinstance(order, Tensor) or not order.is_floating_point(): return order
-    raise TypeError("numbers of features are whole: 1, not 1.0")
+    raise TypeError(localized("numbers of features are whole: 1, not 1.0"))
 
 class Order(Write):
     """The order of the waves
@@ -105,10 +105,12 @@ class Start(Write):
         if not isinstance(found, dict): return found
         kept = all(torch.equal(t, before[name]) for name, t in weights.items()) and weights.keys() == before.keys()
         bias = found.get('embedding.bias', torch.zeros(1))
+        finite = bias[-1:].isfinite().all()
         return (', '.join(sorted(found)), *(t for name, t in sorted(found.items()) if name != 'embedding.bias'),
-            tuple(bias.shape), bias[:-1], f'the new bias is {"finite" if bias[-1:].isfinite().all() else "infinite"}',
+            tuple(bias.shape), bias[:-1],
+            localized('the new bias is finite') if finite else localized('the new bias is infinite'),
             torch.cat([torch.zeros(1), bias[-1:]]).softmax(0)[-1:],
-            'the weights given are as they were' if kept else 'the weights given have changed')
+            localized('the weights given are as they were') if kept else localized('the weights given have changed'))
 
     class wrong:
         def softmax_may_choose(weights, pad_id):

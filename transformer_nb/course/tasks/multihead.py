@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ...attention import attention
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...multihead import MultiHeadAttention
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #755ce149
@@ -78,10 +78,11 @@ _NAMES = [f'W_{part}.weight' for part in 'qkvo']
 
 def _built(answer, d_model, h):
     "The reader's class, built, and filled with numbers that depend on names and shapes only."
-    if isinstance(answer, nn.Module): raise TypeError("give the class itself, not a module made with it")
+    if isinstance(answer, nn.Module): raise TypeError(localized("give the class itself, not a module made with it"))
     with torch.random.fork_rng(devices=[]): module = answer(d_model, h)
     found = dict(module.named_parameters())
-    if not {*found} <= {*_NAMES}: raise ValueError(f"the parameters are {', '.join(_NAMES)}, and no biases")
+    if not {*found} <= {*_NAMES}:
+        raise ValueError(localized("the parameters are {names}, and no biases", names=', '.join(_NAMES)))
     for seed, name in enumerate(_NAMES):
         g = torch.Generator().manual_seed(seed)
         if name in found: found[name].data = torch.randn(found[name].shape, generator=g)/found[name].shape[-1]**.5
@@ -398,7 +399,8 @@ class OneHeadOfKeys(Write):
 
     def run(answer, d_model, h, x, memory):
         layer = _built(answer, d_model, h)
-        return f'{sum(p.numel() for p in layer.parameters())} parameters', _output(layer, x, memory, memory)
+        size = localized('{n} parameters', n=sum(p.numel() for p in layer.parameters()))
+        return size, _output(layer, x, memory, memory)
 
     class wrong:
         class kept_heads(MultiHeadAttention):

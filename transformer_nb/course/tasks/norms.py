@@ -317,7 +317,7 @@ class HowDeep(Value):
              270: ('added', "the factors are multiplied, not added: 1.033 to the power of n is 10"),
              71: ('rounded', "the number is 70.4, and 70 is nearer; round only at the end (a layer's factor is "
                              "1.03325)"),
-             76: ('rounded', "the 97 % of the lesson is rounded; take 1/√(1 + s²) itself, 0.9678"),
+             76: ('share-rounded', "the 97 % of the lesson is rounded; take 1/√(1 + s²) itself, 0.9678"),
              log(10)/log(1.033): ('rounded', "the number is 70.4, and 70 is nearer; round only at the end (a layer's "
                                              "factor is 1.03325)"),
              log(10)/log(sqrt(1 + .26**2)): ('not-whole', "yes, but the task asks for the nearest whole number"),

@@ -13,7 +13,7 @@ from inspect import signature
 import torch
 from torch import nn
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...optimizer import lrate
 
 # %% ../../../nbs/course/tasks/11_optimizer.ipynb #f1b9b26c
@@ -281,7 +281,8 @@ class Scheduled(Write):
     def run(answer, d_model, warmup):
         made = answer(nn.Parameter(torch.zeros(1)), d_model, warmup)
         if made is None: return None
-        if not isinstance(made, (tuple, list)): raise TypeError("give back a pair: (optimizer, scheduler)")
+        if not isinstance(made, (tuple, list)):
+            raise TypeError(localized("give back a pair: (optimizer, scheduler)"))
         (optimizer, scheduler), rates = made, []
         for _ in range(6):
             rates.append(1000*optimizer.param_groups[0]['lr'])  # in thousandths: the rates are small

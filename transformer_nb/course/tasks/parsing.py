@@ -12,7 +12,7 @@ from collections import Counter
 
 import torch
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...experiments.parsing import Tree, brackets, leaves, linearise, places, read_trees
 
 # %% ../../../nbs/course/tasks/18_parsing.ipynb #89192ad4
@@ -37,9 +37,10 @@ def _read(*lines): return read_trees('\n'.join(lines))
 def _text(found):
     "A tree in brackets, empty constituents too."
     if found is None: return None
-    if not hasattr(found, 'kids'): raise TypeError("give back a tree: Tree(label, parts), or Tree(tag, word)")
+    if not hasattr(found, 'kids'):
+        raise TypeError(localized("give back a tree: Tree(label, parts), or Tree(tag, word)"))
     if isinstance(found.kids, str): return f'({found.label} {found.kids})'
-    if not isinstance(found.kids, tuple): raise TypeError("the parts of a tree are a tuple: `tuple(...)`")
+    if not isinstance(found.kids, tuple): raise TypeError(localized("the parts of a tree are a tuple: `tuple(...)`"))
     return f"({found.label} {' '.join(str(_text(kid)) for kid in found.kids)})"
 
 _SMALL = '(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))'
@@ -329,9 +330,11 @@ def brackets(
     def run(answer, text, place):
         found = answer(*_read(text), place)
         if found is None: return None
-        if not isinstance(found, dict): raise TypeError("give back a Counter: (label, start, end) -> how often")
+        if not isinstance(found, dict):
+            raise TypeError(localized("give back a Counter: (label, start, end) -> how often"))
         names = {key: ' '.join(map(str, key)) if isinstance(key, tuple) else str(key) for key in found}
-        return tuple(sorted(f"{names[key]}{f' ({n} times)' if n != 1 else ''}" for key, n in found.items()))
+        times = {key: localized(" ({n} times)", n=n) if n != 1 else '' for key, n in found.items()}
+        return tuple(sorted(f"{names[key]}{times[key]}" for key in found))
 
     class wrong:
         def tags(tree, place):

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...regularization import smoothed_loss
 
 # %% ../../../nbs/course/tasks/12_regularization.ipynb #81686b26
@@ -165,7 +165,8 @@ class InChunks(Write):
         if not isinstance(found, (tuple, list)): return found
         loss, nll = (torch.as_tensor(number) for number in found)
         if loss.requires_grad: loss.backward()
-        scores = 'all scores' if rows.most == len(x) else 'more scores than a chunk' if rows.most > chunk else 'a chunk'
+        scores = localized('all scores') if rows.most == len(x) else localized('a chunk')
+        if chunk < rows.most < len(x): scores = localized('more scores than a chunk')
         return loss.detach(), nll.detach(), x.grad, W.grad, scores
 
     class wrong:
@@ -456,7 +457,8 @@ class Spread(Write):
         model = _Wavering(tables).eval()
         src, tgt = torch.zeros(tables.shape[1], 4).long(), torch.zeros(tables.shape[1:3]).long()
         found = answer(model, src, tgt, len(tables))
-        return None if found is None else (found, 'in training mode' if model.training else 'in evaluation mode')
+        if found is None: return None
+        return found, localized('in training mode') if model.training else localized('in evaluation mode')
 
     def right(model, src, tgt, n):
         model.train()

@@ -307,7 +307,7 @@ class InOrder(Value):
     finds nothing, nor does `('he', 'n')`. With `('h', 'e')` first it is two: ▁ hen."""
     wrong = {2: ('other-order', "that is ▁ hen, for `('h', 'e')` before `('e', 'n')`; here e and n are joined first"),
              1: ('mark', "none of these merges joins the mark ▁ with anything"),
-             4: ('letters', "at least one merge fits: e and n stand side by side"),
+             4: ('never-merged', "at least one merge fits: e and n stand side by side"),
              5: ('letters', "hen has three letters, and the mark makes four; then the merges join some of them")}
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #1c04c97f

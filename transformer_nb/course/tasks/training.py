@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...data.batching import make_batch
 from ...data.tokenizer import PAD
 from ...regularization import smoothed_loss
@@ -235,8 +235,9 @@ def accumulate(
         before = _shadow(model.parameters())
         found = _number(answer(optimizer, loss_of, [make_batch(pairs) for pairs in parts]))
         gradients = _shadow(torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters())
-        moved = 'the weights stay' if torch.equal(_shadow(model.parameters()), before) else 'the weights move'
-        graphs = 'several graphs at a time' if loss_of.together else 'one graph at a time'
+        kept = torch.equal(_shadow(model.parameters()), before)
+        moved = localized('the weights stay') if kept else localized('the weights move')
+        graphs = localized('several graphs at a time') if loss_of.together else localized('one graph at a time')
         return None if found is None else (found, gradients, moved, graphs)
 
     def right(optimizer, loss_of, batches): return _added(optimizer, loss_of, batches, _by_tokens)
@@ -372,8 +373,8 @@ def perplexity(
         model = _Dropping(V).train()
         found = _number(answer(model, [make_batch(pairs) for pairs in parts]))
         if found is None: return None
-        mode = 'training' if model.training else 'evaluation'
-        return found, f'{mode} mode afterwards', 'with graphs' if model.graph else 'without a graph'
+        mode = localized('training mode afterwards') if model.training else localized('evaluation mode afterwards')
+        return found, mode, localized('with graphs') if model.graph else localized('without a graph')
 
     def right(model, batches): return _measured(model, batches, _of_all)
 
@@ -560,7 +561,8 @@ class _Run:
     def fill(self, found):
         "Take over what was saved: by `load_state_dict` where there is one."
         for name, value in found.items():
-            if name not in vars(self): raise NameError(f"a run has no {name!r}: take the names of its attributes")
+            if name not in vars(self):
+                raise NameError(localized("a run has no {name!r}: take the names of its attributes", name=name))
             part = getattr(self, name)
             if hasattr(part, 'load_state_dict'): part.load_state_dict(value)
             else: setattr(self, name, value)
@@ -597,7 +599,8 @@ class Snapshot(Write):
         run.go_on(before)
         found = answer(run)
         if found is None: return None
-        if not isinstance(found, dict): raise TypeError("give back a dict, from names of attributes to their values")
+        if not isinstance(found, dict):
+            raise TypeError(localized("give back a dict, from names of attributes to their values"))
         run.go_on(after)
         again.fill(found)
         again.go_on(before + after - again.step)

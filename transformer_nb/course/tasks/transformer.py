@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...attention import causal_mask, padding_mask
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...embeddings import Embedding
 from ...positional_encoding import PositionalEncoding
 from ...transformer import DecoderLayer, EncoderLayer, Residual, TransformerConfig
@@ -524,7 +524,7 @@ def shift_right(
     def run(answer, ids, bos_id):
         shifted = answer(ids, bos_id)
         floats = isinstance(shifted, torch.Tensor) and shifted.is_floating_point()
-        return shifted, 'the ids are floats' if floats else 'the ids are no floats'
+        return shifted, localized('the ids are floats') if floats else localized('the ids are no floats')
 
     def right(ids, bos_id): return F.pad(ids, (1, 0), value=bos_id)[:, :-1]
 

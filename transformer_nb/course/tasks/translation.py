@@ -13,7 +13,7 @@ from math import exp
 import torch
 import torch.nn.functional as F
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...decode.alignment import between_words, membership
 
 # %% ../../../nbs/course/tasks/16_translation.ipynb #c3bbd694
@@ -62,12 +62,12 @@ def in_order(
         lengths = []
         def translate(batch):
             if not all(isinstance(row, list) for row in batch):
-                raise TypeError("`answer` takes a batch, which is a list of rows")
+                raise TypeError(localized("`answer` takes a batch, which is a list of rows"))
             lengths.append([len(row) for row in batch])
             return [[100 + i for i in row] or [100] for row in batch]
         found = answer(rows, translate, size)
         if found is None: return None
-        return found, f"batches with rows of {str(lengths)[1:-1]} ids"
+        return found, localized("batches with rows of {lengths} ids", lengths=str(lengths)[1:-1])
 
     def right(rows, answer, size):
         found = [[] for _ in rows]

@@ -14,7 +14,7 @@ from statistics import fmean, pstdev, stdev
 import torch
 from torch import Tensor
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 
 # %% ../../../nbs/course/tasks/17_variations.ipynb #8fcb9096
 def _ends(printed, layers, d_model, low=.5, high=.5): # Both ends of the interval, before they are made whole
@@ -49,8 +49,9 @@ def fitting(
     def run(answer, *args):
         found = answer(*args)
         if found is None: return None
-        if not isinstance(found, (tuple, list)): raise TypeError("give back a pair: smallest and largest vocabulary")
-        return ' to '.join(f'{x:.10g}' for x in found)  # as text: numbers are compared up to rounding
+        if not isinstance(found, (tuple, list)):
+            raise TypeError(localized("give back a pair: smallest and largest vocabulary"))
+        return ' – '.join(f'{x:.10g}' for x in found)  # as text: numbers are compared up to rounding
 
     def right(printed, layers, d_model):
         return ceil(((printed - .5)*1e6 - layers)/d_model), floor(((printed + .5)*1e6 - layers)/d_model)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, localized
 from ...experiments.why_self_attention import Recurrent, path_lengths
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #0f43965e
@@ -127,7 +127,7 @@ class _WithoutEnd:
 
     def __next__(self):
         self.taken += 1
-        if self.taken > 1000: raise RuntimeError("a thousand hops were taken")
+        if self.taken > 1000: raise RuntimeError(localized("a thousand hops were taken"))
         return self.hop
 
 class ShortestWays(Write):
