@@ -1,10 +1,11 @@
 """Write the lessons in Japanese, Chinese and Korean, and a page of each language that leads to them:
 `python tools/build_languages.py`; with `--check` only say what is not translated, or no longer said in English.
 
-Prose comes from `nbs/languages/LANGUAGE/LESSON.json`; the exercises of all lessons, captions and what the paper says
-from `transformer_nb/assets/languages/LANGUAGE/LESSON.json`. Both find a translation by its English text. A text of a
-lesson without translation stays in English, with a mark. Code and outputs are those of the English notebook. The
-notebooks are made before they are read (`make lab`, `make docs`), not committed."""
+Prose comes from `nbs/languages/LANGUAGE/LESSON.json`; the exercises of all lessons, captions, what the paper says and
+the words of scripts from `transformer_nb/assets/languages/LANGUAGE/LESSON.json`. Both find a translation by its English
+text. A text of a lesson without translation stays in English, with a mark. Code and outputs are those of the English
+notebook, but for the words of widgets. The notebooks are made before they are read (`make lab`, `make docs`), not
+committed."""
 import ast
 import html
 import json
