@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/config.html.md"""
 
 # %% auto #0
 __all__ = ['KINDS', 'PRESETS', 'PerHead', 'per_head', 'check_even', 'TransformerConfig', 'preset', 'check_mask', 'check_keys',
-           'check_length', 'look_up', 'count_real', 'check_pairs', 'check_source', 'check_inputs']
+           'check_length', 'look_up', 'count_real', 'check_table', 'check_pairs', 'check_source', 'check_inputs']
 
 # %% ../nbs/config.ipynb #cfgimp
 from dataclasses import dataclass, fields
@@ -192,7 +192,11 @@ def count_real(
         )
     return count
 
-def _check_table(side, ids):
+def check_table(
+    side:str,  # 'source' or 'target', for the message
+    ids:Tensor # Token ids
+):
+    "Raises `InputError` for anything but a table of whole numbers, shape (sentences, tokens)."
     if ids.dim() != 2:
         raise InputError(f"{side} ids of shape {tuple(ids.shape)}: a table (sentences, tokens) is needed; "
                          "one sentence is ids[None]")
@@ -210,8 +214,8 @@ def check_pairs(
     memory:Tensor|None=None # Encoder output of the sources
 ):
     "Raises `InputError` for anything but two tables of ids with as many sources as targets."
-    _check_table('source', src)
-    _check_table('target', tgt)
+    check_table('source', src)
+    check_table('target', tgt)
     n, m = src.shape[0], tgt.shape[0]  # not len, which torch.export takes for a constant
     if n == m and (memory is None or memory.shape[0] == n): return
     of_memory = '' if memory is None else f', a memory of {memory.shape[0]}'
@@ -222,7 +226,7 @@ def check_source(
     src:Tensor  # Source ids
 ):
     "Raises `InputError` for anything but a table of ids with padding on the right."
-    _check_table('source', src)
+    check_table('source', src)
     _check_padding(pad_id, src)
 
 def check_inputs(

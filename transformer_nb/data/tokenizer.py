@@ -103,8 +103,9 @@ class Cuts:
         for end in range(1, len(word) + 1):
             starts = [i for i in range(end) if word[i:end] in self.score or i == end - 1]
             logs = [total[i] + alpha*self.score.get(word[i:end], self.unknown) for i in starts]
-            weights = [exp(x - max(logs)) for x in logs]
-            total.append(max(logs) + log(sum(weights)))
+            largest = max(logs)
+            weights = [exp(x - largest) for x in logs]
+            total.append(largest + log(sum(weights)))
             ways.append((starts, weights))
         pieces, end = [], len(word)
         while end:

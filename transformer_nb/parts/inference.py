@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.jit import TracerWarning  # pyright: ignore[reportPrivateImportUsage]
 
-from ..config import check_pairs
+from ..config import check_table
 from ..core import InputError, give_back_memory
 from ..embeddings import Embedding
 from ..feed_forward import FeedForward
@@ -285,7 +285,7 @@ class Inference:
         k:int=1       # Beams a sentence
     ) -> KVCache:     # For `step`
         "Run the encoder, and keep what the decoder wants of it."
-        check_pairs(src, src)  # a table of ids? That padding stands on the right, its Packing sees
+        check_table('source', src)  # that padding stands on the right, its Packing sees
         x, source = embed_packed(self.model, src, source=True)
         memory, layers = packed_memory(self.model, x, source), []
         padding = torch.where(source.real[:, None, None], 0., float('-inf')).to(memory.dtype)

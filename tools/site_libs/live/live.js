@@ -18,7 +18,6 @@ const translate = ({model, tokenizer}, text, beams) => {
   const pieces = [[...written, model.cfg.eos_id], source].map(ids => ids.map(id => tokenizer.pieces[id]))
   const words = pieces.map(wordsOf), [said, read] = pieces.map((own, side) => spell(own, words[side]))
   const cross = crossAttention(model, source, written).map(heads => heads.map(map => toWords(map, words)))
-  for (const side of [read, said]) side[side.length - 1] = say('(end)') // for </s>, as in tools/site_live.py
   return {source: read, target: said, cross, ms}
 }
 
@@ -97,6 +96,7 @@ const arrows = (me, e) => {
 
 const show = (me, answer, note) => {
   Object.assign(me, {shown: answer, note, kept: null})
+  for (const side of [answer.source, answer.target]) side[side.length - 1] = say('(end)') // for </s>
   column(me, answer.source, 0)
   column(me, answer.target, 1)
   const height = ROW*Math.max(answer.source.length, answer.target.length)
