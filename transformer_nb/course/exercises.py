@@ -7,9 +7,9 @@ Docs: https://transformer-nb.github.io/transformer_nb/exercises.html.md"""
 # %% auto #0
 __all__ = ['LIBRARY', 'GARBAGE', 'Result', 'number', 'allclose', 'language', 'translations', 'message_language', 'localized',
            'short_repr', 'first_mismatch', 'Failure', 'operation', 'same_outcome', 'Late', 'with_timeout', 'outcome',
-           'Exercise', 'diagnosis', 'Write', 'difference', 'Value', 'find', 'check', 'Said', 'task', 'hint',
-           'progress_file', 'progress', 'remember', 'source', 'stub', 'named', 'begin', 'is_first', 'flowing', 'fold',
-           'choices', 'solution_text', 'markdown', 'Entries', 'Entry', 'exercises', 'cards', 'self_test']
+           'Exercise', 'Write', 'difference', 'Value', 'find', 'check', 'Said', 'task', 'hint', 'progress_file',
+           'progress', 'remember', 'source', 'stub', 'named', 'begin', 'is_first', 'flowing', 'fold', 'choices',
+           'solution_text', 'markdown', 'Entries', 'Entry', 'exercises', 'cards', 'self_test']
 
 # %% ../../nbs/22_exercises.ipynb #a9a3dcab
 import ast
@@ -25,8 +25,9 @@ import threading
 import warnings
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module, resources
+from itertools import chain, combinations
 from math import isclose, isnan
 from pathlib import Path
 from traceback import format_exception_only
@@ -248,24 +249,27 @@ class Exercise:
 
     @classmethod
     def known_mistake(cls,
-        mistake:str, # Short fixed name
-        text:str     # Its diagnosis, in English
+        mistake:str # Short fixed name; of two at once, 'name+name'
     ) -> Result:
-        "What `check` answers to a mistake that the exercise knows."
-        return cls.result(mistake, localized(text), message_language(text))
+        "What `check` answers to a mistake that the exercise knows; raises `KeyError` if it knows none of that name."
+        texts = [cls.diagnoses()[name] for name in mistake.split('+')]
+        tongue = next((tongue for text in texts if (tongue := message_language(text)) == 'en'), language())
+        said = [localized(text, tongue) for text in texts]
+        both = localized("{first}; and {second}", tongue, first=said[0], second=said[-1])
+        return cls.result(mistake, both if said[1:] else said[0], tongue)
 
 # %% ../../nbs/22_exercises.ipynb #4d2d58ef
 LIBRARY = 'transformer_nb'  # where the right answers are; in a blank course that is another package
 
-def diagnosis(
-    wrong # One of an exercise's wrong answers
-) -> str:
-    "What is said of it: its docstring, in one line."
-    return ' '.join(wrong.__doc__.split())
-
 class Write(Exercise):
-    "An exercise whose answer is a function, or a class."
-    class wrong: pass
+    """An exercise whose answer is a function, or a class.
+
+    A row of `faults` is (name, what stands in place of the part, diagnosis), perhaps with several things that may stand
+    there. What is exchanged in the part 'whole' is the answer itself. A row of `properties` is (name, function of output
+    and arguments, diagnosis where it gives False)."""
+    model = None     # The answer, with its parts as further parameters that are right as they are given
+    faults = {}      # Name of a part to rows
+    properties = ()  # What is true of every right output
 
     @staticmethod
     def inputs(g): # Arguments, a tuple for each question, from small to large; g: torch.Generator
@@ -288,12 +292,28 @@ class Write(Exercise):
             if Failure(TimeoutError()) == found: return  # the answer's own == may do anything
 
     @classmethod
+    def exchanges(cls): # Part, name of the mistake and what stands in the part's place, for each
+        old = [('whole', name.replace('_', '-'), f) for name, f in vars(getattr(cls, 'wrong', Write)).items()
+               if hasattr(cls, 'wrong') and callable(f) and f.__doc__]
+        return [(part, name, exchange) for part, rows in cls.faults.items()
+                for name, *exchanges, _ in rows for exchange in exchanges] + old
+
+    @classmethod
     def mistakes(cls): # Name and function of each
-        return {name.replace('_', '-'): f for name, f in vars(cls.wrong).items() if callable(f) and f.__doc__}
+        return [(name, exchange if part == 'whole' else partial(cls.model, **{part: exchange}))
+                for part, name, exchange in cls.exchanges()]
+
+    @classmethod
+    def pairs(cls): # Names and function of two mistakes at once, in different parts
+        inner = (exchange for exchange in cls.exchanges() if exchange[0] != 'whole')
+        for (part, name, exchange), (other, second, other_exchange) in combinations(inner, 2):
+            if part == other: continue
+            yield f'{name}+{second}', partial(cls.model, **{part: exchange, other: other_exchange})
 
     @classmethod
     def diagnoses(cls): # Text of each mistake, by its name
-        return {name: diagnosis(wrong) for name, wrong in cls.mistakes().items()}
+        old = {name: ' '.join(f.__doc__.split()) for _, name, f in cls.exchanges() if hasattr(cls, 'wrong') and f.__doc__}
+        return {name: text for rows in (*cls.faults.values(), cls.properties) for name, *_, text in rows} | old
 
     @classmethod
     def examine(cls,
@@ -301,7 +321,7 @@ class Write(Exercise):
         seed:int,          # Of the questions
         seconds:float      # Most for one question
     ) -> Result:
-        "Right, a classic mistake, or the smallest question that shows a difference."
+        "Right, a classic mistake or two, a property that is missing, or the smallest question with a difference."
         if not callable(mine):
             text = localized("{mine} cannot be called: give the function itself", mine=short_repr(mine))
             return cls.result('type', text)
@@ -309,10 +329,14 @@ class Write(Exercise):
         right, found = list(cls.outcomes(cls.answer(), questions)), list(cls.outcomes(mine, questions, seconds))
         k = next((k for k, got in enumerate(found) if not allclose(got, right[k])), None)
         if k is None: return cls.result(None, localized('right'))
-        for name, wrong in cls.mistakes().items():
+        for name, wrong in chain(cls.mistakes(), cls.pairs()):
             if all(map(same_outcome, found, cls.outcomes(wrong, questions))):  # to the first that differs
-                return cls.known_mistake(name, diagnosis(wrong))
-        return cls.result(*difference(found[k], right[k], questions[k]))
+                return cls.known_mistake(name)
+        mistake, *said = difference(found[k], right[k], questions[k])
+        if mistake == 'unknown':
+            missing = (name for name, holds, _ in cls.properties if not holds(found[k], *questions[k]))
+            if name := next(missing, None): return cls.known_mistake(name)
+        return cls.result(mistake, *said)
 
 # %% ../../nbs/22_exercises.ipynb #d9845b48
 def _holes(x): return isinstance(x, Tensor) and not bool(x.isfinite().all())
@@ -406,8 +430,8 @@ class Value(Exercise):
             rounded = round(mine, cls.digits)
             right = rounded == cls.right
         if right: return cls.result(None, localized('right'))
-        for value, (name, text) in cls.wrong.items():
-            if allclose(rounded, value) or allclose(mine, value): return cls.known_mistake(name, text)
+        for value, (name, _) in cls.wrong.items():
+            if allclose(rounded, value) or allclose(mine, value): return cls.known_mistake(name)
         return cls.result(*cls.refusal(mine))
 
     @classmethod
@@ -637,9 +661,8 @@ def exercises(
 # %% ../../nbs/22_exercises.ipynb #0c69b496
 def _said(id, answer):
     "What was said of an answer: a diagnosis in today's language of the reader, all else in that of then."
-    exercise = _all().get(id)
-    text = exercise and exercise.diagnoses().get(answer['mistake'])
-    return exercise.known_mistake(answer['mistake'], text).text if text else answer['text']
+    try: return _all()[id].known_mistake(answer['mistake']).text
+    except KeyError: return answer['text']
 
 def cards() -> str: # One line per lesson, then the open answers
     "How far the course has come."
@@ -669,7 +692,8 @@ def self_test(
     else:
         assert others, f"{id}: a second right answer is missing"
         answers, garbage = [e.answer(), *others], GARBAGE
-        wrong = {f: name for name, f in e.mistakes().items()}
+        wrong = {f: name for name, f in e.mistakes()}
+        if e.model: answers.append(e.model)
     assert len(wrong) >= 3, f"{id} knows only {len(wrong)} wrong answers"
     for mine in answers: assert (r := e.examine(mine, 0, 5.)).right, r
     for mine, name in wrong.items(): assert (r := e.examine(mine, 0, 5.)).mistake == name, f"{name}: {r}"

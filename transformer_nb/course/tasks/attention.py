@@ -13,15 +13,11 @@ from math import inf, log, sqrt
 
 import torch
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, allclose
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #79833324
 def _qkv(g, *shape, n=2, m=3, d_k=4, d_v=5):
     return tuple(torch.randn(*shape, *size, generator=g) for size in ((n, d_k), (m, d_k), (m, d_v)))
-
-def _attend(q, k, v, scale=1., axis=-1):
-    weights = (q @ k.transpose(-2, -1)*scale).softmax(axis)
-    return weights @ v, weights
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #7ee42c0d
 class Equation1(Write):
@@ -47,116 +43,60 @@ def attention(
         yield _qkv(g)
         yield _qkv(g, 2, 3)
 
-    class wrong:
-        def wrong_axis(q, k, v):
-            "the rows do not sum to one: the softmax runs over the wrong axis (the keys are the last one)"
-            return _attend(q, k, v, q.shape[-1]**-.5, -2)
+    def model(q, k, v, turn=lambda k: k.mT, multiply=lambda q, k: q @ k, by=lambda q, k, v: q.shape[-1]**.5,
+              weigh=lambda scores: scores.softmax(-1), give=lambda output, weights: (output, weights)):
+        weights = weigh(multiply(q, turn(k))/by(q, k, v))
+        return give(weights @ v, weights)
 
-        def d_k(q, k, v):
-            "the scores are divided by d_k, not by its root"
-            return _attend(q, k, v, 1/q.shape[-1])
-
-        def no_divisor(q, k, v):
-            "the scores are not divided by √d_k"
-            return _attend(q, k, v)
-
-        def d_v(q, k, v):
-            "the scores are divided by the root of the values' width; it is the keys' width that makes them large"
-            return _attend(q, k, v, v.shape[-1]**-.5)
-
-        def multiplied(q, k, v):
-            "the scores are multiplied by √d_k; they are to become smaller"
-            return _attend(q, k, v, q.shape[-1]**.5)
-
-        def no_softmax(q, k, v):
-            "the scores are used as they are: without a softmax they are no weights"
-            weights = q @ k.transpose(-2, -1)/sqrt(q.shape[-1])
-            return weights @ v, weights
-
-        def precedence(q, k, v):
-            """`**` binds more closely than `/`: `d_k**1/2` is d_k/2, and `d_k**-1/2` is 1/(2·d_k); write `d_k**.5` or
-            `sqrt(d_k)`"""
-            return _attend(q, k, v, q.shape[-1]**-1/2)
-
-        def precedence_in_brackets(q, k, v):
-            """`**` binds more closely than `/`: `d_k**1/2` is d_k/2, and `d_k**-1/2` is 1/(2·d_k); write `d_k**.5` or
-            `sqrt(d_k)`"""
-            return _attend(q, k, v, 1/(q.shape[-1]**1/2))
-
-        def after_softmax(q, k, v):
-            "the divisor comes after the softmax, so the rows sum to less than one; scale the scores"
-            weights = (q @ k.transpose(-2, -1)).softmax(-1)/sqrt(q.shape[-1])
-            return weights @ v, weights
-
-        def only_output(q, k, v):
-            "that is the output alone; give back a pair: output and weights"
-            return _attend(q, k, v, q.shape[-1]**-.5)[0]
-
-        def only_weights(q, k, v):
-            "these are the weights alone; give back a pair: output and weights"
-            return _attend(q, k, v, q.shape[-1]**-.5)[1]
-
-        def exchanged(q, k, v):
-            "output and weights are exchanged: the output comes first"
-            return _attend(q, k, v, q.shape[-1]**-.5)[::-1]
-
-        def axis_1(q, k, v):
-            "right for matrices; with more axes in front, axis 1 is not the keys: count from the end, -1"
-            return _attend(q, k, v, q.shape[-1]**-.5, 1)
-
-        def axis_0(q, k, v):
-            "the rows do not sum to one: the softmax runs over the wrong axis (the keys are the last one)"
-            return _attend(q, k, v, q.shape[-1]**-.5, 0)
-
-        def width_at_1(q, k, v):
-            "right for matrices; with more axes in front, `shape[1]` is not d_k: count from the end, `shape[-1]`"
-            return _attend(q, k, v, q.shape[1]**-.5)
-
-        def number_of_keys(q, k, v):
-            "the scores are divided by the root of the number of keys; it is their width that makes the scores large"
-            return _attend(q, k, v, k.shape[-2]**-.5)
-
-        def two(q, k, v):
-            "the scores are divided by 2; that was √4 in the examples, here d_k may be anything"
-            return _attend(q, k, v, 1/2)
-
-        def all_axes(q, k, v):
-            "`.T` turns all axes round, those in front as well: `k.transpose(-2, -1)` exchanges only the last two"
-            weights = (q @ k.permute(*reversed(range(k.ndim)))/sqrt(q.shape[-1])).softmax(-1)
-            return weights @ v, weights
-
-        def first_axes(q, k, v):
-            "any number of axes may stand in front, so count from the end: `transpose(-2, -1)`"
-            weights = (q @ k.transpose(0, 1)/sqrt(q.shape[-1])).softmax(-1)
-            return weights @ v, weights
-
-        def second_axes(q, k, v):
-            "any number of axes may stand in front, so count from the end: `transpose(-2, -1)`"
-            weights = (q @ k.transpose(1, 2)/sqrt(q.shape[-1])).softmax(-1)
-            return weights @ v, weights
-
-        def keys_first(q, k, v):
-            "the scores have the shape (..., m, n), a row for each key; each query is to have one, so `q` comes first"
-            weights = (k @ q.transpose(-2, -1)/sqrt(q.shape[-1])).softmax(-1)
-            return weights @ v, weights
-
-        def lost_axis(q, k, v):
-            "the sum over the keys has lost its axis, so it does not fit under the powers: `sum(-1, keepdim=True)`"
-            powers = (q @ k.transpose(-2, -1)/sqrt(q.shape[-1])).exp()
-            weights = powers/powers.sum(-1)
-            return weights @ v, weights
-
-        def lost_axis_of_maximum(q, k, v):
-            "what is subtracted from the scores has lost its axis: `amax(-1, keepdim=True)`"
-            scores = q @ k.transpose(-2, -1)/sqrt(q.shape[-1])
-            weights = (scores - scores.amax(-1)).softmax(-1)
-            return weights @ v, weights
-
-        def one_sum(q, k, v):
-            "all weights together sum to one; every row has to, so sum over the keys only"
-            powers = (q @ k.transpose(-2, -1)/sqrt(q.shape[-1])).exp()
-            weights = powers/powers.sum()
-            return weights @ v, weights
+    faults = {
+        'weigh': [
+            ('wrong-axis', lambda scores: scores.softmax(-2), lambda scores: scores.softmax(0),
+             "the rows do not sum to one: the softmax runs over the wrong axis (the keys are the last one)"),
+            ('axis-1', lambda scores: scores.softmax(1),
+             "axis 1 is that of the keys only for matrices; with more axes in front, count from the end: -1"),
+            ('no-softmax', lambda scores: scores, "the scores are used as they are: without a softmax they are no weights"),
+            ('lost-axis', lambda scores: scores.exp()/scores.exp().sum(-1),
+             "the sum over the keys has lost its axis, so it does not fit under the powers: `sum(-1, keepdim=True)`"),
+            ('lost-axis-of-maximum', lambda scores: (scores - scores.amax(-1)).softmax(-1),
+             "what is subtracted from the scores has lost its axis: `amax(-1, keepdim=True)`"),
+            ('one-sum', lambda scores: scores.exp()/scores.exp().sum(),
+             "all weights together sum to one; every row has to, so sum over the keys only")],
+        'by': [
+            ('d-k', lambda q, k, v: q.shape[-1], "the scores are divided by d_k, not by its root"),
+            ('no-divisor', lambda q, k, v: 1, "the scores are not divided by √d_k"),
+            ('d-v', lambda q, k, v: v.shape[-1]**.5,
+             "the scores are divided by the root of the values' width; it is the keys' width that makes them large"),
+            ('multiplied', lambda q, k, v: q.shape[-1]**-.5,
+             "the scores are multiplied by √d_k; they are to become smaller"),
+            ('precedence', lambda q, k, v: q.shape[-1]**1/2, lambda q, k, v: 2*q.shape[-1],
+             "`**` binds more closely than `/`: `d_k**1/2` is d_k/2, and `d_k**-1/2` is 1/(2·d_k); write `d_k**.5` or "
+             "`sqrt(d_k)`"),
+            ('width-at-1', lambda q, k, v: q.shape[1]**.5,
+             "`shape[1]` is d_k only for matrices; with more axes in front, count from the end: `shape[-1]`"),
+            ('number-of-keys', lambda q, k, v: k.shape[-2]**.5,
+             "the scores are divided by the root of the number of keys; it is their width that makes the scores large"),
+            ('two', lambda q, k, v: 2, "the scores are divided by 2; that was √4 in the examples, here d_k may be anything")],
+        'turn': [
+            ('all-axes', lambda k: k.permute(*reversed(range(k.ndim))),
+             "`.T` turns all axes round, those in front as well: `k.transpose(-2, -1)` exchanges only the last two"),
+            ('first-axes', lambda k: k.transpose(0, 1), "any number of axes may stand in front, so count from the end: "
+             "`transpose(-2, -1)`"),
+            ('second-axes', lambda k: k.transpose(1, 2), "any number of axes may stand in front, so count from the end: "
+             "`transpose(-2, -1)`")],
+        'multiply': [
+            ('keys-first', lambda q, k: (q @ k).mT,
+             "the scores have the shape (..., m, n), a row for each key; each query is to have one, so `q` comes first")],
+        'give': [
+            ('only-output', lambda output, weights: output, "that is the output alone; give back a pair: output and weights"),
+            ('only-weights', lambda output, weights: weights,
+             "these are the weights alone; give back a pair: output and weights"),
+            ('exchanged', lambda output, weights: (weights, output),
+             "output and weights are exchanged: the output comes first")],
+        'whole': [
+            ('after-softmax', lambda q, k, v: ((w := (q @ k.mT).softmax(-1)/sqrt(q.shape[-1])) @ v, w),
+             "the divisor comes after the softmax, so the rows sum to less than one; scale the scores")]}
+    properties = [('rows', lambda pair, *_: allclose(pair[1].sum(-1), torch.ones(pair[1].shape[:-1])),
+                   "the rows of the weights do not sum to one")]
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #8700e9b9
 class CausalMask(Write):
@@ -176,46 +116,25 @@ def causal_mask(
     def inputs(g):
         for n in (1, 2, 5): yield n,
 
-    class wrong:
-        def inverted(n):
-            "the mask is inverted: here True means *may attend*"
-            return torch.ones(n, n, dtype=torch.bool).triu(1)
+    def model(n, start=lambda n: torch.ones(n, n, dtype=torch.bool), cut=torch.tril): return cut(start(n))
 
-        def transposed(n):
-            "the triangle lies the wrong way: a position sees itself and what comes *after* it; rows are queries"
-            return torch.ones(n, n, dtype=torch.bool).triu()
-
-        def not_itself(n):
-            "a position does not see itself: the diagonal is missing, and the first position sees nothing at all"
-            return torch.ones(n, n, dtype=torch.bool).tril(-1)
-
-        def one_too_many(n):
-            "every position sees one place too far: what it is to predict"
-            return torch.ones(n, n, dtype=torch.bool).tril(1)
-
-        def numbers(n):
-            "the triangle is right, but these are numbers; a mask is boolean: add `.bool()`"
-            return torch.ones(n, n).tril()
-
-        def added(n):
-            "this is a mask of 0 and −∞, to be added to scores; masks of this course are boolean, True = may attend"
-            return torch.full((n, n), -inf).triu(1)
-
-        def numbers_inverted(n):
-            "these are numbers, and the mask is inverted; a mask is boolean, True = *may attend*"
-            return torch.ones(n, n).triu(1)
-
-        def numbers_transposed(n):
-            "these are numbers, not truth values, and the triangle lies the wrong way: rows are queries"
-            return torch.ones(n, n).triu()
-
-        def everything(n):
-            "every position sees every other one, also what comes after it"
-            return torch.ones(n, n, dtype=torch.bool)
-
-        def nothing_seen(n):
-            "no position sees anything: begin with a table full of True (`torch.ones`), not of False"
-            return torch.zeros(n, n, dtype=torch.bool)
+    faults = {
+        'cut': [
+            ('inverted', lambda t: t.triu(1), "the mask is inverted: here True means *may attend*"),
+            ('transposed', torch.triu,
+             "the triangle lies the wrong way: a position sees itself and what comes *after* it; rows are queries"),
+            ('not-itself', lambda t: t.tril(-1),
+             "a position does not see itself: the diagonal is missing, and the first position sees nothing at all"),
+            ('one-too-many', lambda t: t.tril(1), "every position sees one place too far: what it is to predict"),
+            ('everything', lambda t: t, "every position sees every other one, also what comes after it")],
+        'start': [
+            ('numbers', lambda n: torch.ones(n, n),
+             "these are numbers; a mask is boolean: add `.bool()`")],
+        'whole': [
+            ('added', lambda n: torch.full((n, n), -inf).triu(1),
+             "this is a mask of 0 and −∞, to be added to scores; masks of this course are boolean, True = may attend"),
+            ('nothing-seen', lambda n: torch.zeros(n, n, dtype=torch.bool),
+             "no position sees anything: begin with a table full of True (`torch.ones`), not of False")]}
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #451fc8d3
 class PaddingMask(Write):
@@ -237,44 +156,33 @@ def padding_mask(
         yield torch.tensor([[0, 5, 1]]), 1
         yield torch.tensor([[5, 6, 0, 0], [7, 0, 0, 0], [8, 9, 5, 3]]), 0
 
-    class wrong:
-        def inverted(ids, pad_id):
-            "the mask is inverted: True stands where the padding is"
-            return (ids == pad_id)[:, None, None, :]
+    def model(ids, pad_id, allow=lambda ids, pad_id: ids != pad_id, reshape=lambda seen: seen[:, None, None, :]):
+        return reshape(allow(ids, pad_id))
 
-        def no_axes(ids, pad_id):
-            "the values are right, but the shape is (b, n): heads and queries need axes of length 1 in the middle"
-            return ids != pad_id
-
-        def one_axis(ids, pad_id):
-            "one axis is missing: the heads *and* the queries come between batch and keys"
-            return (ids != pad_id)[:, None, :]
-
-        def hidden_queries(ids, pad_id):
-            "this hides queries, shape (b, 1, n, 1); it is the keys that are to be hidden, and they are the last axis"
-            return (ids != pad_id)[:, None, :, None]
-
-        def always_zero(ids, pad_id):
-            "this takes 0 for the padding, whatever `pad_id` says"
-            return (ids != 0)[:, None, None, :]
-
-        def larger(ids, pad_id):
-            "this hides all ids below `pad_id` as well; the padding is one id only"
-            return (ids > pad_id)[:, None, None, :]
-
-        def axes_in_front(ids, pad_id):
-            "the axes of length 1 stand before the batch; they belong between batch and keys"
-            return (ids != pad_id)[None, None]
-
-        def axes_at_the_end(ids, pad_id):
-            "the axes of length 1 stand at the end; they belong in the middle, the keys are the last axis"
-            return (ids != pad_id)[..., None, None]
-
-        def numbers(ids, pad_id):
-            "places and shape are right, but these are numbers; a mask is boolean"
-            return (ids != pad_id)[:, None, None, :].float()
+    faults = {
+        'allow': [
+            ('inverted', lambda ids, pad_id: ids == pad_id, "the mask is inverted: True stands where the padding is"),
+            ('always-zero', lambda ids, pad_id: ids != 0, "this takes 0 for the padding, whatever `pad_id` says"),
+            ('larger', lambda ids, pad_id: ids > pad_id,
+             "this hides all ids below `pad_id` as well; the padding is one id only"),
+            ('numbers', lambda ids, pad_id: (ids != pad_id).float(), "these are numbers; a mask is boolean")],
+        'reshape': [
+            ('no-axes', lambda seen: seen,
+             "the shape is (b, m): heads and queries need axes of length 1 in the middle"),
+            ('one-axis', lambda seen: seen[:, None],
+             "one axis is missing: the heads *and* the queries come between batch and keys"),
+            ('hidden-queries', lambda seen: seen[:, None, :, None],
+             "this hides queries, shape (b, 1, n, 1); it is the keys that are to be hidden, and they are the last axis"),
+            ('axes-in-front', lambda seen: seen[None, None],
+             "the axes of length 1 stand before the batch; they belong between batch and keys"),
+            ('axes-at-the-end', lambda seen: seen[..., None, None],
+             "the axes of length 1 stand at the end; they belong in the middle, the keys are the last axis")]}
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #2df50ff4
+def _indexed(scores, mask):
+    scores[~mask] = -inf
+    return scores.softmax(-1)
+
 class MaskedSoftmax(Write):
     """A softmax that must not look
 
@@ -296,65 +204,42 @@ def masked_softmax(
         yield torch.randn(1, 3, generator=g) - 2000, torch.tensor([[True, True, False]])
         yield torch.randn(2, 3, generator=g), torch.tensor([[True, False, True], [False]*3])
 
-    class wrong:
-        def inverted(scores, mask):
-            "what should be hidden is seen and the other way round: the mask is inverted; True = may attend"
-            return scores.masked_fill(mask, -inf).softmax(-1).masked_fill(mask, 0.)
+    def model(scores, mask, hide=lambda scores, mask: scores.masked_fill(~mask, -inf), weigh=lambda s: s.softmax(-1),
+              clean=lambda weights, mask: weights.masked_fill(~mask.any(-1, keepdim=True), 0.)):
+        return clean(weigh(hide(scores, mask)), mask)
 
-        def nan(scores, mask):
-            "right but for a row without any allowed key: nothing is left there, and it becomes NaN; put zeros there"
-            return scores.masked_fill(~mask, -inf).softmax(-1)
-
-        def finite_mask_value(scores, mask):
-            "the mask value is finite, so a score that is lower still leaves forbidden keys their weight: use −∞"
-            return scores.masked_fill(~mask, -1e3).softmax(-1).masked_fill(~mask.any(-1, keepdim=True), 0.)
-
-        def finite_without_zeros(scores, mask):
-            "the mask value is finite, and a row without any allowed key gets equal weights instead of zeros: use −∞"
-            return scores.masked_fill(~mask, -1e9).softmax(-1)
-
-        def after_softmax(scores, mask):
-            "the mask comes after the softmax, so the rows do not sum to one: forbidden keys have taken their share"
-            return scores.softmax(-1).masked_fill(~mask, 0.)
-
-        def zero_scores(scores, mask):
-            "a score of 0 is not a weight of 0: e⁰ = 1; use −∞"
-            return (scores*mask).softmax(-1)
-
-        def wrong_axis(scores, mask):
-            "the softmax runs over the wrong axis (the keys are the last one)"
-            return scores.masked_fill(~mask, -inf).softmax(-2).masked_fill(~mask, 0.).nan_to_num(0.)
-
-        def axis_1(scores, mask):
-            "right for matrices; with more axes in front, axis 1 is not the keys: count from the end, -1"
-            return scores.masked_fill(~mask, -inf).softmax(1)
-
-        def inverted_nan(scores, mask):
-            "the mask is inverted: `masked_fill` fills where its mask is True, here True = may attend; write `~mask`"
-            return scores.masked_fill(mask, -inf).softmax(-1)
-
-        def times_infinity(scores, mask):
-            "0 · ∞ is NaN: multiplication does not work here; fill instead"
-            return (scores + (~mask)*-inf).softmax(-1)
-
-        def underflow(scores, mask):
-            """right for scores near 0; but a computer takes e to the power −2000 for 0, and 0/0 is NaN: let `softmax`
-            take the powers"""
-            powers = scores.exp()*mask
-            return powers/powers.sum(-1, keepdim=True)
-
-        def not_low_enough(scores, mask):
-            "the mask value is finite, so a score that is lower still leaves forbidden keys their weight: use −∞"
-            return scores.masked_fill(~mask, -1e3).softmax(-1)
-
-        def indexed(scores, mask):
-            "`scores[~mask]` needs a mask of the same shape; `masked_fill` lets it broadcast"
-            scores[~mask] = -inf
-            return scores.softmax(-1)
-
-        def no_mask(scores, mask):
-            "the mask is not used"
-            return scores.softmax(-1)
+    faults = {
+        'hide': [
+            ('inverted-nan', lambda scores, mask: scores.masked_fill(mask, -inf),
+             "the mask is inverted: `masked_fill` fills where its mask is True, here True = may attend; write `~mask`"),
+            ('finite-mask-value', lambda scores, mask: scores.masked_fill(~mask, -1e3),
+             "the mask value is finite, so a score that is lower still leaves forbidden keys their weight: use −∞"),
+            ('zero-scores', lambda scores, mask: scores*mask, "a score of 0 is not a weight of 0: e⁰ = 1; use −∞"),
+            ('times-infinity', lambda scores, mask: scores + (~mask)*-inf,
+             "0 · ∞ is NaN: multiplication does not work here; fill instead"),
+            ('no-mask', lambda scores, mask: scores, "the mask is not used")],
+        'weigh': [
+            ('wrong-axis', lambda scores: scores.softmax(-2),
+             "the softmax runs over the wrong axis (the keys are the last one)"),
+            ('axis-1', lambda scores: scores.softmax(1),
+             "axis 1 is that of the keys only for matrices; with more axes in front, count from the end: -1")],
+        'clean': [
+            ('nan', lambda weights, mask: weights,
+             "a row without any allowed key becomes NaN, since nothing is left in it: put zeros there")],
+        'whole': [
+            ('inverted', lambda scores, mask: scores.masked_fill(mask, -inf).softmax(-1).masked_fill(mask, 0.),
+             "what should be hidden is seen and the other way round: the mask is inverted; True = may attend"),
+            ('wrong-axis', lambda scores, mask: scores.masked_fill(~mask, -inf).softmax(-2).where(mask, 0.),
+             "the softmax runs over the wrong axis (the keys are the last one)"),
+            ('after-softmax', lambda scores, mask: scores.softmax(-1).masked_fill(~mask, 0.),
+             "the mask comes after the softmax, so the rows do not sum to one: forbidden keys have taken their share"),
+            ('finite-without-zeros', lambda scores, mask: scores.masked_fill(~mask, -1e9).softmax(-1),
+             "the mask value is finite, and a row without any allowed key gets equal weights instead of zeros: use −∞"),
+            ('underflow', lambda scores, mask: (powers := scores.exp()*mask)/powers.sum(-1, keepdim=True),
+             "right for scores near 0; but a computer takes e to the power −2000 for 0, and 0/0 is NaN: let `softmax` "
+             "take the powers"),
+            ('indexed', _indexed,
+             "`scores[~mask]` needs a mask of the same shape; `masked_fill` lets it broadcast")]}
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #d5032fee
 class ToAdditive(Write):
@@ -371,30 +256,22 @@ class ToAdditive(Write):
 
     def right(mask): return torch.zeros(mask.shape).masked_fill(~mask, -inf)
 
-    class wrong:
-        def inverted(mask):
-            "the mask is inverted: 0 stands where nobody may look"
-            return torch.zeros(mask.shape).masked_fill(mask, -inf)
+    def model(mask, fill=lambda start, mask: start.masked_fill(~mask, -inf), start=torch.zeros):
+        return fill(start(mask.shape), mask)
 
-        def ones(mask):
-            "1 is added where one may look; that changes nothing for the softmax of a whole row, but 0 was wanted"
-            return torch.ones(mask.shape).masked_fill(~mask, -inf)
-
-        def nan(mask):
-            "0 · ∞ is NaN: multiplication does not work here; fill instead"
-            return (~mask).float()*-inf
-
-        def finite(mask):
-            "the forbidden places have a finite number; only −∞ gives a weight of exactly 0"
-            return torch.zeros(mask.shape).masked_fill(~mask, -1e9)
-
-        def less_finite(mask):
-            "the forbidden places have a finite number; only −∞ gives a weight of exactly 0"
-            return torch.zeros(mask.shape).masked_fill(~mask, -1e4)
-
-        def inverted_nan(mask):
-            "the mask is inverted, and 0 · ∞ is NaN: multiplication does not work here; fill instead"
-            return mask*-inf
+    faults = {
+        'fill': [
+            ('inverted', lambda start, mask: start.masked_fill(mask, -inf),
+             "the mask is inverted: 0 stands where nobody may look"),
+            ('finite', lambda start, mask: start.masked_fill(~mask, -1e9), lambda start, mask: start.masked_fill(~mask, -1e4),
+             "the forbidden places have a finite number; only −∞ gives a weight of exactly 0")],
+        'start': [
+            ('ones', torch.ones,
+             "1 is added where one may look; that changes nothing for the softmax of a whole row, but 0 was wanted")],
+        'whole': [
+            ('nan', lambda mask: (~mask).float()*-inf, "0 · ∞ is NaN: multiplication does not work here; fill instead"),
+            ('inverted-nan', lambda mask: mask*-inf,
+             "the mask is inverted, and 0 · ∞ is NaN: multiplication does not work here; fill instead")]}
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #47d39782
 class Window(Write):
@@ -410,54 +287,31 @@ class Window(Write):
 
     def right(n, r): return torch.ones(n, n, dtype=torch.bool).tril().triu(1 - r)
 
-    class wrong:
-        def one_too_many(n, r):
-            "the window is one too wide: `r` counts the position itself"
-            return torch.ones(n, n, dtype=torch.bool).tril().triu(-r)
+    def model(n, r, start=lambda n: torch.ones(n, n, dtype=torch.bool), up_to=lambda t, r: t.tril(),
+              since=lambda t, r: t.triu(1 - r)):
+        return since(up_to(start(n), r), r)
 
-        def both_sides(n, r):
-            "the window reaches into the future as well"
-            return torch.ones(n, n, dtype=torch.bool).tril(r - 1).triu(1 - r)
-
-        def after(n, r):
-            "the window lies after the position; it shall see what comes before it"
-            return torch.ones(n, n, dtype=torch.bool).triu().tril(r - 1)
-
-        def wrong_sign(n, r):
-            "for r > 1 nothing is left: diagonals below the main one have negative numbers"
-            return torch.ones(n, n, dtype=torch.bool).tril().triu(r - 1)
-
-        def without_itself(n, r):
-            "these are the `r` positions before it: the position sees itself, too, and `r - 1` others"
-            return torch.ones(n, n, dtype=torch.bool).tril(-1).triu(-r)
-
-        def only_before(n, r):
-            "the position does not see itself: the diagonal is missing"
-            return torch.ones(n, n, dtype=torch.bool).tril(-1).triu(1 - r)
-
-        def no_window(n, r):
-            "this is the whole lower triangle: what is too far back has to go, too"
-            return torch.ones(n, n, dtype=torch.bool).tril()
-
-        def too_far(n, r):
-            "these are the places that are too far back, the part to take away"
-            return torch.ones(n, n, dtype=torch.bool).tril(-r)
-
-        def numbers(n, r):
-            "the window is right, but these are numbers; a mask is boolean"
-            return torch.ones(n, n).tril().triu(1 - r)
-
-        def empty_slices(n, r):
-            "the first rows are empty: in a slice a negative start counts from the end; write `max(0, i - r + 1)`"
-            mask = torch.zeros(n, n, dtype=torch.bool)
-            for i in range(n): mask[i, i - r + 1:i + 1] = True
-            return mask
-
-        def from_the_end(n, r):
-            "the first rows see the end of the sentence: a negative index counts from there"
-            mask = torch.zeros(n, n, dtype=torch.bool)
-            for i in range(n): mask[i, [i - j for j in range(r)]] = True
-            return mask
+    faults = {
+        'start': [('numbers', lambda n: torch.ones(n, n), "these are numbers; a mask is boolean")],
+        'since': [
+            ('one-too-many', lambda t, r: t.triu(-r), "the window begins one place too far back: `r` counts the position itself"),
+            ('no-window', lambda t, r: t, "nothing is taken away before the window: what is too far back has to go"),
+            ('wrong-sign', lambda t, r: t.triu(r - 1),
+             "for r > 1 nothing is left: diagonals below the main one have negative numbers")],
+        'up_to': [
+            ('both-sides', lambda t, r: t.tril(r - 1), "the window reaches into the future as well"),
+            ('only-before', lambda t, r: t.tril(-1), "the position does not see itself: the diagonal is missing")],
+        'whole': [
+            ('after', lambda n, r: torch.ones(n, n, dtype=torch.bool).triu().tril(r - 1),
+             "the window lies after the position; it shall see what comes before it"),
+            ('without-itself', lambda n, r: torch.ones(n, n, dtype=torch.bool).tril(-1).triu(-r),
+             "these are the `r` positions before it: the position sees itself, too, and `r - 1` others"),
+            ('too-far', lambda n, r: torch.ones(n, n, dtype=torch.bool).tril(-r),
+             "these are the places that are too far back, the part to take away"),
+            ('empty-slices', lambda n, r: torch.tensor([[j in range(n)[i - r + 1:i + 1] for j in range(n)] for i in range(n)]),
+             "the first rows are empty: in a slice a negative start counts from the end; write `max(0, i - r + 1)`"),
+            ('from-the-end', lambda n, r: torch.tensor([[(i - j) % n < r for j in range(n)] for i in range(n)]),
+             "the first rows see the end of the sentence: a negative index counts from there")]}
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #ddf2bb23
 class WindowPairs(Value):
@@ -492,34 +346,19 @@ class DivisorElsewhere(Write):
 
     def right(q, k): return q*q.shape[-1]**-.25, k*k.shape[-1]**-.25
 
-    class wrong:
-        def root_twice(q, k):
-            "both are divided by √d_k, so the score is divided by d_k: that is too much"
-            return q*q.shape[-1]**-.5, k*k.shape[-1]**-.5
-
-        def half(q, k):
-            "both are divided by 2, so the score is divided by 4, whatever d_k is"
-            return q/2, k/2
-
-        def unchanged(q, k):
-            "nothing is divided"
-            return q, k
-
-        def half_the_root(q, k):
-            "both are divided by half of √d_k, so the score by d_k/4: the two numbers are multiplied, not added"
-            return q/(sqrt(q.shape[-1])/2), k/(sqrt(k.shape[-1])/2)
-
-        def only_query(q, k):
-            "the score is right, but the query has the whole divisor: both are to be divided by the same number"
-            return q*q.shape[-1]**-.5, k
-
-        def only_key(q, k):
-            "the score is right, but the key has the whole divisor: both are to be divided by the same number"
-            return q, k*k.shape[-1]**-.5
-
-        def multiplied(q, k):
-            "both are multiplied, so the scores become larger; they are to become smaller"
-            return q*q.shape[-1]**.25, k*k.shape[-1]**.25
+    faults = {'whole': [
+        ('root-twice', lambda q, k: (q/sqrt(q.shape[-1]), k/sqrt(k.shape[-1])),
+         "both are divided by √d_k, so the score is divided by d_k: that is too much"),
+        ('half', lambda q, k: (q/2, k/2), "both are divided by 2, so the score is divided by 4, whatever d_k is"),
+        ('unchanged', lambda q, k: (q, k), "nothing is divided"),
+        ('half-the-root', lambda q, k: (q/(sqrt(q.shape[-1])/2), k/(sqrt(k.shape[-1])/2)),
+         "both are divided by half of √d_k, so the score by d_k/4: the two numbers are multiplied, not added"),
+        ('only-query', lambda q, k: (q/sqrt(q.shape[-1]), k),
+         "the score is right, but the query has the whole divisor: both are to be divided by the same number"),
+        ('only-key', lambda q, k: (q, k/sqrt(k.shape[-1])),
+         "the score is right, but the key has the whole divisor: both are to be divided by the same number"),
+        ('multiplied', lambda q, k: (q*q.shape[-1]**.25, k*k.shape[-1]**.25),
+         "both are multiplied, so the scores become larger; they are to become smaller")]}
 
 # %% ../../../nbs/course/tasks/01_attention.ipynb #b735569b
 class WrongAxis(Value):
