@@ -357,7 +357,7 @@ class Mixture(Write):
     it needs.)"""
     def inputs(g):
         yield torch.randn(1, 4, 2, generator=g), 1
-        yield torch.randn(9, 3, 5, generator=g), 4  # so many sentences that both experts are needed for their means, too
+        yield torch.randn(9, 3, 5, generator=g), 4  # of so many sentences some prefer either expert on average
 
     def run(answer, x, seed):
         d, names = x.shape[-1], ('W_1.weight', 'W_1.bias', 'W_2.weight', 'W_2.bias')

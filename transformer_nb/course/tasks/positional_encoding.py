@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, allclose
 from ...positional_encoding import PositionalEncoding, sinusoids
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #0df667cd
@@ -92,9 +92,12 @@ def sinusoids(
              "exponent; the printed formula takes turns and divides by d_model"),
             ('column-for-pair', partial(model, angle=lambda pos, i, d: pos/10000.**(4*i/d),
                                         cosine_angle=lambda angle, pos, i, d: pos/10000.**((4*i + 2)/d)),
-             "i counts columns here, so the exponent runs to nearly 2; it counts pairs: columns 2i and 2i+1 share one i"),
+             "i counts columns here, so the exponent runs to nearly 2; it counts pairs: columns 2i and 2i+1 share one "
+             "i"),
             ('only-sines', partial(model, waves=lambda a, b: (a.sin(), b.sin())),
              "all columns are sines; the odd columns hold the cosine of the same angle")]}
+    properties = [('first-row', lambda table, n, d_model: allclose(table[0], torch.tensor([0., 1.]*(d_model//2))),
+                   "the row of position 0 is not 0, 1, 0, 1, …: all its angles are 0")]
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #f1c9198f
 class Layer(Write):
