@@ -80,6 +80,8 @@ def _untied(V, d):
     module.out = nn.Linear(d, V)
     return module
 
+_NOT_TRANSPOSED = ('not-transposed', lambda x, W: x @ W, "the matrix stands the wrong way: a row of `x` has d_model "
+                   "numbers, so the matrix needs d_model rows: transpose it")
 _UNTIED = ('untied', _untied, "there is more than the one matrix: the way back uses `self.weight`, too, without a bias")
 
 def _sizes(g):
@@ -123,8 +125,7 @@ class Embedding(nn.Module):
 
     faults = {
         'score': [
-            ('not-transposed', lambda x, W: x @ W, "the matrix stands the wrong way: a row of `x` has d_model numbers, "
-             "so the matrix needs d_model rows: transpose it"),
+            _NOT_TRANSPOSED,
             ('exchanged', lambda x, W: W @ x,
              "the order of the product is wrong: first `x`, then the matrix, transposed"),
             ('turned', lambda x, W: W @ x.mT,
@@ -206,12 +207,10 @@ class OtherEnd(Write):
         return module
 
     faults = {
-        'start': [
-            ('small-start', lambda W, d: W/d**.5,
-             "the matrix starts with small numbers, as in `Embedding`: here it starts with variance 1")],
-        'embed': [
-            ('both-ends', lambda rows, d: rows*d**.5,
-             "`forward` multiplies by √d as well: the factor stands at one end only")],
+        'start': [('small-start', lambda W, d: W/d**.5,
+                   "the matrix starts with small numbers, as in `Embedding`: here it starts with variance 1")],
+        'embed': [('both-ends', lambda rows, d: rows*d**.5,
+                   "`forward` multiplies by √d as well: the factor stands at one end only")],
         'factor': [
             ('no-factor', lambda V, d: 1,
              "`logits` has no factor: with variance 1 the logits start with a standard deviation of √d"),
@@ -219,9 +218,7 @@ class OtherEnd(Write):
             ('multiplied', lambda V, d: d**.5, "`logits` multiplies by √d; it divides"),
             ('root-of-vocabulary', lambda V, d: V**-.5,
              "`logits` divides by the root of the number of tokens; it is the root of d, the width of a row")],
-        'score': [
-            ('not-transposed', lambda x, W: x @ W, "the matrix stands the wrong way: a row of `x` has d_model numbers, "
-             "so the matrix needs d_model rows: transpose it")],
+        'score': [_NOT_TRANSPOSED],
         'whole': [
             ('way-in', partial(model, embed=lambda rows, d: rows*d**-.5, factor=lambda V, d: 1),
              "the division stands on the way in; it is `logits` that divides"),
@@ -290,9 +287,8 @@ class AbsentWord(Write):
             ('of-the-probability', lambda p: p*(1 - p),
              "p(1 − p) belongs to the derivative of the probability; the derivative of the cross-entropy is p alone"),
             ('as-target', lambda p: p - 1, "the 1 is subtracted as if the word were the target; it is absent")],
-        'vectors': [
-            ('of-hidden', lambda h, E, row: E[row].expand_as(h),
-             "here the row itself is weighted, as in the gradient of `h`: the derivative by the row is `h`")],
+        'vectors': [('of-hidden', lambda h, E, row: E[row].expand_as(h),
+                     "here the row itself is weighted, as in the gradient of `h`: the derivative by the row is `h`")],
         'mean': [
             ('summed', lambda p, h: p @ h, "the contributions of the positions are added; the loss is their mean"),
             ('normalised', lambda p, h: p @ h/p.sum(),
@@ -300,9 +296,8 @@ class AbsentWord(Write):
             ('product-of-means', lambda p, h: p.mean()*h.mean(0), "the mean of the probabilities is multiplied by the "
              "mean of the vectors; multiply position by position, then take the mean")],
         'sign': [('negative', -1, "the sign is wrong: this is the step that the row takes, not the gradient")],
-        'whole': [
-            ('zero', lambda h, E, row: torch.zeros_like(E[row]),
-             "a gradient of zero is that of the look-up; the softmax reaches every row")]}
+        'whole': [('zero', lambda h, E, row: torch.zeros_like(E[row]),
+                   "a gradient of zero is that of the look-up; the softmax reaches every row")]}
 
 # %% ../../../nbs/course/tasks/04_embeddings.ipynb #6786bbf7
 class FrozenSide(Value):

@@ -79,9 +79,8 @@ def ffn(
              "there is a second maximum at the end: the output may be negative"),
             ('residual', lambda out, x: x + out,
              "`x` is added to the result: the residual connection stands around the network (§3.1), not in it")],
-        'whole': [
-            ('relu-last', lambda x, W_1, b_1, W_2, b_2: ((x @ W_1 + b_1) @ W_2 + b_2).relu(),
-             "the maximum is taken at the end; it belongs between the two products, at the hidden layer")]}
+        'whole': [('relu-last', lambda x, W_1, b_1, W_2, b_2: ((x @ W_1 + b_1) @ W_2 + b_2).relu(),
+                   "the maximum is taken at the end; it belongs between the two products, at the hidden layer")]}
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #3542e3e5
 def _filled(module, names, seed=0):
@@ -166,9 +165,8 @@ class FeedForward(nn.Module):
             ('relu-twice', lambda out, x: out.relu(), "there is a second ReLU after `W_2`: the output may be negative"),
             ('residual', lambda out, x: x + out,
              "`x` is added to the result: the residual connection stands around the module (§3.1), not in it")],
-        'whole': [
-            ('relu-last', partial(model, kink=lambda u: u, give=lambda out, x: out.relu()),
-             "the ReLU stands at the end; it belongs between the two layers")]}
+        'whole': [('relu-last', partial(model, kink=lambda u: u, give=lambda out, x: out.relu()),
+                   "the ReLU stands at the end; it belongs between the two layers")]}
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #f063ee3a
 class TwoForTwelve(Value):
@@ -256,9 +254,8 @@ class Absolute(Write):
              "this is −x: what the first unit sees must be added, not subtracted"),
             ('cancelled', ((1., 1.), (1., -1.)),
              "this is 0: both hidden units see x, and the second is subtracted; it has to see −x, and to be added")],
-        'biases': [
-            ('random-biases', (1., 1.), (1., 0.), (0., 1.),
-             "the biases are still the random ones that `nn.Linear` starts with: set them to zero")],
+        'biases': [('random-biases', (1., 1.), (1., 0.), (0., 1.),
+                    "the biases are still the random ones that `nn.Linear` starts with: set them to zero")],
         'whole': [
             ('as-made', lambda: FeedForward(1, 2),
              "the matrices are still the random ones that `nn.Linear` starts with"),
@@ -307,9 +304,8 @@ class Gated(Write):
         return Net()
 
     faults = {
-        'names': [
-            ('other-names', ('W_1', 'W_2', 'W_3'),
-             "`W_2` and `W_3` have each other's place: `W_3` stands beside `W_1`, and `W_2` leads back to d_model")],
+        'names': [('other-names', ('W_1', 'W_2', 'W_3'), "`W_2` and `W_3` have each other's place: `W_3` stands beside "
+                   "`W_1`, and `W_2` leads back to d_model")],
         'bias': [('biases', True, "the layers have biases; this network has none: `bias=False`")],
         'gate': [
             ('other-branch', lambda u, w, act: u*act(w),
@@ -321,9 +317,8 @@ class Gated(Write):
         'act': [
             ('sigmoid', torch.sigmoid, "this is a plain gate, with a sigmoid σ(u); the SiLU is u·σ(u)"),
             ('relu', torch.relu, "this has a ReLU instead of the SiLU")],
-        'whole': [
-            ('not-gated', partial(model, gate=lambda u, w, act: act(u)),
-             "`W_3` is not used: this is the paper's network with another activation")]}
+        'whole': [('not-gated', partial(model, gate=lambda u, w, act: act(u)),
+                   "`W_3` is not used: this is the paper's network with another activation")]}
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #a0516ccd
 class GatedWidth(Value):
@@ -374,9 +369,8 @@ class Mixture(Write):
         return give(torch.where(pick(scores) == 0, experts[0](x), experts[1](x)), scores)
 
     faults = {
-        'score': [
-            ('per-sentence', lambda router, x: router(x.mean(-2, keepdim=True)),
-             "one expert is chosen for the whole sentence: every position is sent on its own")],
+        'score': [('per-sentence', lambda router, x: router(x.mean(-2, keepdim=True)),
+                   "one expert is chosen for the whole sentence: every position is sent on its own")],
         'pick': [
             ('other-expert', lambda s: s.argmin(-1, keepdim=True),
              "every position goes to the other expert, the one with the *smaller* score"),
@@ -384,9 +378,8 @@ class Mixture(Write):
              "there is one choice for each position, without an axis for the features: `argmax(-1, keepdim=True)`"),
             ('over-positions', lambda s: s.argmax(1, keepdim=True),
              "the argmax runs over the positions; the two scores of a position are on the last axis")],
-        'give': [
-            ('weighted', lambda out, scores: out*scores.softmax(-1).amax(-1, keepdim=True),
-             "the output is multiplied by its probability, as in the Switch Transformer: here it stays as it is")],
+        'give': [('weighted', lambda out, scores: out*scores.softmax(-1).amax(-1, keepdim=True),
+                  "the output is multiplied by its probability, as in the Switch Transformer: here it stays as it is")],
         'whole': [
             ('mixed', lambda x, experts, router: sum(
                 share*expert(x) for share, expert in zip(router(x).softmax(-1).split(1, -1), experts)),

@@ -8,6 +8,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/course/tasks/multihead.htm
 __all__ = ['Split', 'HeadsSideBySide', 'NarrowKeys', 'Merge', 'ExchangeHeads', 'MultiQuery', 'OneHeadOfKeys', 'SilenceOfFour']
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #d37acb4c
+from functools import partial
+
 import torch
 from torch import nn
 
@@ -137,11 +139,7 @@ class MultiHeadAttention(nn.Module):
             ('not-projected', lambda net, q, k, v: (q, k, v),
              "`q`, `k` and `v` themselves are cut: they have to go through W_q, W_k and W_v first"),
             ('one-projection', lambda net, q, k, v: (net.W_q(q), net.W_q(k), net.W_q(v)),
-             "queries, keys and values all go through W_q: each has a matrix of its own"),
-            ('narrow', lambda net, q, k, v: (net.W_q(net.split(q)), k, v), "a layer gets vectors of width d_k: W_q, "
-             "W_k and W_v come before the cut, W_o after the heads have been joined to the width d_model"),
-            ('layer-as-matrix', lambda net, q, k, v: (q @ net.W_q, k, v),
-             "a layer is no matrix: call it, `self.W_q(q)`")],
+             "queries, keys and values all go through W_q: each has a matrix of its own")],
         'take': [
             ('only-self', lambda q, k, v: (q, q, q),
              "keys and values are made of `q`; that works only where a sentence looks at itself"),
@@ -152,10 +150,8 @@ class MultiHeadAttention(nn.Module):
              "way in: cut the last axis into (h, d) first, then exchange the axes"),
             ('one-head', lambda x, h, n: x[:, None],
              "this is one head of full width, with one softmax: cut Q, K and V into h heads before they attend"),
-            ('interleaved', lambda x, h, n: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2),
-             "every head gets every h-th feature; its d features stand side by side: cut into (h, d), not into (d, h)"),
-            ('n-for-m', lambda x, h, n: x.reshape(len(x), n, h, x.shape[-1]//h).transpose(1, 2), "keys and values are "
-             "cut with the number of queries, n; there are m of them: take it from their own shape")],
+            ('interleaved', lambda x, h, n: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2), "every head gets every h-th "
+             "feature; its d features stand side by side: cut into (h, d), not into (d, h)")],
         'hide': [
             ('no-mask', lambda mask: None, "the mask is not used: give it to `attention`"),
             ('mask-inverted', lambda mask: None if mask is None else ~mask,
@@ -180,7 +176,16 @@ class MultiHeadAttention(nn.Module):
              "the heads still stand before the positions when they are joined: exchange these two axes first"),
             ('first-features', lambda heads: heads.permute(0, 2, 3, 1).flatten(-2),
              "the first features of all heads come first; all features of head 1 are to come first")],
-        'out': [('no-w-o', lambda W_o, x: x, "W^O is missing: `self.W_o` comes last")]}
+        'out': [('no-w-o', lambda W_o, x: x, "W^O is missing: `self.W_o` comes last")],
+        'whole': [  # these end in errors
+            ('narrow', partial(model, project=lambda net, q, k, v: (net.W_q(net.split(q)), k, v)),
+             "a layer gets vectors of width d_k: W_q, W_k and W_v come before the cut, W_o after the heads have been "
+             "joined to the width d_model"),
+            ('n-for-m', partial(model, cut=lambda x, h, n: x.reshape(len(x), n, h, x.shape[-1]//h).transpose(1, 2)),
+             "keys and values are cut with the number of queries, n; there are m of them: take it from their own "
+             "shape"),
+            ('layer-as-matrix', partial(model, project=lambda net, q, k, v: (q @ net.W_q, k, v)),
+             "a layer is no matrix: call it, `self.W_q(q)`")]}
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #285387ec
 class NarrowKeys(Value):

@@ -57,9 +57,8 @@ def sinusoids(
         return lay(*waves(turned, cosine_angle(turned, *where)))
 
     faults = {
-        'first': [
-            ('from-one', 1,
-             "the positions are counted from 1: the first row belongs to position 0, where all angles are 0")],
+        'first': [('from-one', 1,
+                   "the positions are counted from 1: the first row belongs to position 0, where all angles are 0")],
         'angle': [
             ('half-the-exponent', lambda pos, i, d: pos/10000.**(i/d),
              "the exponent is i/d_model; the formula has 2i/d_model, and `torch.arange(0, d_model, 2)` gives these 2i"),
@@ -77,15 +76,12 @@ def sinusoids(
              "the position is multiplied by 10000^(2i/d_model); divide, so that later pairs turn more slowly"),
             ('no-base', lambda pos, i, d: pos*(-2*i/d).exp(),
              "the rate is e^(−2i/d_model): the base 10000 is missing, so multiply the exponent by its logarithm")],
-        'cosine_angle': [
-            ('own-rates', lambda angle, pos, i, d: pos/10000.**((2*i + 1)/d), "the cosines have exponents of their "
-             "own, (2i+1)/d_model; a cosine has the same angle as the sine beside it")],
-        'waves': [
-            ('exchanged', lambda a, b: (a.cos(), b.sin()),
-             "sine and cosine are exchanged: column 2i is the sine, so that the row of position 0 is 0, 1, 0, 1, …")],
-        'lay': [
-            ('halves', _in_halves, "all sines stand first, then all cosines, as in the authors' code; the printed "
-             "formula takes turns: column 2i is a sine, column 2i+1 the cosine of the same angle")],
+        'cosine_angle': [('own-rates', lambda angle, pos, i, d: pos/10000.**((2*i + 1)/d), "the cosines have exponents "
+                          "of their own, (2i+1)/d_model; a cosine has the same angle as the sine beside it")],
+        'waves': [('exchanged', lambda a, b: (a.cos(), b.sin()), "sine and cosine are exchanged: column 2i is the "
+                   "sine, so that the row of position 0 is 0, 1, 0, 1, …")],
+        'lay': [('halves', _in_halves, "all sines stand first, then all cosines, as in the authors' code; the printed "
+                 "formula takes turns: column 2i is a sine, column 2i+1 the cosine of the same angle")],
         'whole': [
             ('authors-code', partial(model, angle=_authors_angle, lay=_in_halves),
              "this is the table of the authors' code, with sines and cosines in two halves and d_model − 2 in the "
