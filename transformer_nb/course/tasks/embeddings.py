@@ -8,6 +8,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/course/tasks/embeddings.ht
 __all__ = ['LookUp', 'WayBack', 'HalfOfTheModel', 'T5Style', 'OtherEnd', 'AdamAtBothEnds', 'AbsentWord', 'FrozenSide']
 
 # %% ../../../nbs/course/tasks/04_embeddings.ipynb #7ec822b4
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -36,46 +38,30 @@ def embed(
 
     def right(ids, E): return E[ids]*E.shape[-1]**.5
 
-    class wrong:
-        def no_factor(ids, E):
-            "the look-up is right, the factor √d_model is missing: the word will be small beside its position"
-            return E[ids]
+    def model(ids, E, look_up=lambda ids, E: E[ids], factor=lambda ids, E: E.shape[-1]**.5):
+        return look_up(ids, E)*factor(ids, E)
 
-        def d_model(ids, E):
-            "the factor is d_model here; it is its root"
-            return E[ids]*E.shape[-1]
-
-        def divided(ids, E):
-            "the rows are divided by √d_model, as the scores of attention are; here they are multiplied by it"
-            return E[ids]/E.shape[-1]**.5
-
-        def half_the_width(ids, E):
-            "in Python `a**1/2` is (a**1)/2; write `a**.5` or `a**(1/2)`"
-            return E[ids]*E.shape[-1]**1/2
-
-        def of_another_cell(ids, E):
-            "the factor is √512, from the `d_model` of an earlier cell; take the width of this matrix, `E.shape[-1]`"
-            return E[ids]*512**.5
-
-        def root_of_vocabulary(ids, E):
-            "the factor is the root of the number of tokens; it is the root of the width of a row, `E.shape[-1]`"
-            return E[ids]*E.shape[0]**.5
-
-        def root_of_length(ids, E):
-            "the factor is the root of the number of words in the sentence; it is the root of the width of a row"
-            return E[ids]*ids.shape[-1]**.5
-
-        def columns(ids, E):
-            "these are columns of `E`; every token has a *row*: `E[ids]`"
-            return E[:, ids]*E.shape[-1]**.5
-
-        def unit_rows(ids, E):
-            "every row is brought to the same length first; only multiply, the lengths are learned"
-            return F.normalize(E[ids], dim=-1)*E.shape[-1]**.5
-
-        def summed(ids, E):
-            "the vectors of a sentence are added up; every token keeps its own"
-            return E[ids].sum(-2)*E.shape[-1]**.5
+    faults = {
+        'look_up': [
+            ('columns', lambda ids, E: E[:, ids], "these are columns of `E`; every token has a *row*: `E[ids]`"),
+            ('unit-rows', lambda ids, E: F.normalize(E[ids], dim=-1),
+             "every row is brought to the same length first; only multiply, the lengths are learned"),
+            ('summed', lambda ids, E: E[ids].sum(-2),
+             "the vectors of a sentence are added up; every token keeps its own")],
+        'factor': [
+            ('no-factor', lambda ids, E: 1,
+             "the factor √d_model is missing: the word will be small beside its position"),
+            ('d-model', lambda ids, E: E.shape[-1], "the factor is d_model here; it is its root"),
+            ('divided', lambda ids, E: E.shape[-1]**-.5,
+             "the rows are divided by √d_model, as the scores of attention are; here they are multiplied by it"),
+            ('half-the-width', lambda ids, E: E.shape[-1]**1/2,
+             "in Python `a**1/2` is (a**1)/2; write `a**.5` or `a**(1/2)`"),
+            ('of-another-cell', lambda ids, E: 512**.5,
+             "the factor is √512, from the `d_model` of an earlier cell; take the width of this matrix, `E.shape[-1]`"),
+            ('root-of-vocabulary', lambda ids, E: E.shape[0]**.5,
+             "the factor is the root of the number of tokens; it is the root of the width of a row, `E.shape[-1]`"),
+            ('root-of-length', lambda ids, E: ids.shape[-1]**.5,
+             "the factor is the root of the number of words in the sentence; it is the root of the width of a row")]}
 
 # %% ../../../nbs/course/tasks/04_embeddings.ipynb #536c7dca
 class _MoreThanOne(Exception): pass
@@ -88,6 +74,19 @@ def _built(answer, vocab_size, d_model):
     if others: raise _MoreThanOne
     matrix.data = torch.randn(matrix.shape, generator=torch.Generator().manual_seed(0))
     return module
+
+def _untied(V, d):
+    module = Embedding(V, d)
+    module.out = nn.Linear(d, V)
+    return module
+
+_NOT_TRANSPOSED = ('not-transposed', lambda x, W: x @ W, "the matrix stands the wrong way: a row of `x` has d_model "
+                   "numbers, so the matrix needs d_model rows: transpose it")
+_UNTIED = ('untied', _untied, "there is more than the one matrix: the way back uses `self.weight`, too, without a bias")
+
+def _sizes(g):
+    yield 3, 2, torch.tensor([[2, 0]]), torch.randn(1, 2, 2, generator=g)
+    yield 11, 5, torch.tensor([[7, 1, 10], [0, 3, 3]]), torch.randn(2, 3, 5, generator=g)
 
 class WayBack(Write):
     r"""The way back
@@ -112,63 +111,42 @@ class Embedding(nn.Module):
     ):    # Scores of the next token, shape (..., vocab_size)
         ...  # your code
 '''
-    def inputs(g):
-        yield 3, 2, torch.tensor([[2, 0]]), torch.randn(1, 2, 2, generator=g)
-        yield 11, 5, torch.tensor([[7, 1, 10], [0, 3, 3]]), torch.randn(2, 3, 5, generator=g)
+    inputs = _sizes
 
     def run(answer, vocab_size, d_model, ids, x):
         module = _built(answer, vocab_size, d_model)
         with torch.no_grad(): return module(ids), module.logits(x)
 
-    class wrong:
-        class scaled(Embedding):
-            "the logits are multiplied by √d_model: the factor belongs to the way in alone"
-            def logits(self, x): return F.linear(x, self.weight)*self.scale
+    def model(vocab_size, d_model, score=F.linear, factor=lambda scale: 1, finish=lambda logits: logits):
+        class Net(Embedding):
+            def logits(self, x): return finish(score(x, self.weight)*factor(self.scale))
 
-        class not_transposed(Embedding):
-            """the matrix stands the wrong way: a row of `x` has d_model numbers, so the matrix needs d_model rows:
-            transpose it"""
-            def logits(self, x): return x @ self.weight
+        return Net(vocab_size, d_model)
 
-        class exchanged(Embedding):
-            "the order of the product is wrong: first `x`, then the matrix, transposed"
-            def logits(self, x): return self.weight @ x
-
-        class turned(Embedding):
-            "tokens and scores are exchanged: the scores are the last axis; let `x` come first in the product"
-            def logits(self, x): return self.weight @ x.transpose(-2, -1)
-
-        class number_by_number(Embedding):
-            "`*` multiplies number by number; the dot products with all rows are one product of matrices, `@`"
-            def logits(self, x): return (x*self.weight).sum(-1)
-
-        class divided(Embedding):
-            "the logits are divided by √d_model, as in attention: here the matrix starts with small numbers instead"
-            def logits(self, x): return F.linear(x, self.weight)/self.scale
-
-        class softmax(Embedding):
-            "these are probabilities: `logits` gives the scores *before* the softmax"
-            def logits(self, x): return F.linear(x, self.weight).softmax(-1)
-
-        class log_softmax(Embedding):
-            "these are logarithms of probabilities: `logits` gives the scores *before* the softmax"
-            def logits(self, x): return F.linear(x, self.weight).log_softmax(-1)
-
-        class cosine(Embedding):
-            "these are cosines: the lengths of `x` and of the rows count, do not divide by them"
-            def logits(self, x): return F.linear(F.normalize(x, dim=-1), F.normalize(self.weight, dim=-1))
-
-        class best_id(Embedding):
-            "this is the best token itself, but the task asks for the score of *every* token"
-            def logits(self, x): return F.linear(x, self.weight).argmax(-1)
-
-        class untied(Embedding):
-            "there is more than the one matrix: the way back uses `self.weight`, too, without a bias"
-            def __init__(self, vocab_size, d_model):
-                super().__init__(vocab_size, d_model)
-                self.out = nn.Linear(d_model, vocab_size, bias=False)
-
-            def logits(self, x): return self.out(x)
+    faults = {
+        'score': [
+            _NOT_TRANSPOSED,
+            ('exchanged', lambda x, W: W @ x,
+             "the order of the product is wrong: first `x`, then the matrix, transposed"),
+            ('turned', lambda x, W: W @ x.mT,
+             "tokens and scores are exchanged: the scores are the last axis; let `x` come first in the product"),
+            ('number-by-number', lambda x, W: (x*W).sum(-1),
+             "`*` multiplies number by number; the dot products with all rows are one product of matrices, `@`"),
+            ('cosine', lambda x, W: F.normalize(x, dim=-1) @ F.normalize(W, dim=-1).T,
+             "these are cosines: the lengths of `x` and of the rows count, do not divide by them")],
+        'factor': [
+            ('scaled', lambda scale: scale,
+             "the logits are multiplied by √d_model: the factor belongs to the way in alone"),
+            ('divided', lambda scale: 1/scale,
+             "the logits are divided by √d_model, as in attention: here the matrix starts with small numbers instead")],
+        'finish': [
+            ('softmax', lambda logits: logits.softmax(-1),
+             "these are probabilities: `logits` gives the scores *before* the softmax"),
+            ('log-softmax', lambda logits: logits.log_softmax(-1),
+             "these are logarithms of probabilities: `logits` gives the scores *before* the softmax"),
+            ('best-id', lambda logits: logits.argmax(-1),
+             "this is the best token itself, but the task asks for the score of *every* token")],
+        'whole': [_UNTIED]}
 
 # %% ../../../nbs/course/tasks/04_embeddings.ipynb #14607219
 class HalfOfTheModel(Value):
@@ -210,9 +188,7 @@ class OtherEnd(Write):
     solution = r"""`Embedding` needs $W / \sqrt{d}$. For `a, b = T5Style(100, 64), Embedding(100, 64)`, copy
     `a.weight/8` into `b.weight` (under `torch.no_grad()`). Then `a(ids)` is `b(ids)`, and `a.logits(x)` is
     `b.logits(x)`."""
-    def inputs(g):
-        yield 3, 2, torch.tensor([[2, 0]]), torch.randn(1, 2, 2, generator=g)
-        yield 11, 5, torch.tensor([[7, 1, 10], [0, 3, 3]]), torch.randn(2, 3, 5, generator=g)
+    inputs = _sizes
 
     def run(answer, V, d, ids, x):
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -221,66 +197,39 @@ class OtherEnd(Write):
             start = localized('starts with standard deviation {spread:.1f}', spread=spread)
             return start, module(ids), module.logits(x)
 
-    class wrong:
-        class no_factor(T5Style):
-            "`logits` has no factor: with variance 1 the logits start with a standard deviation of √d"
-            def logits(self, x): return F.linear(x, self.weight)
+    def model(V, d, start=lambda W, d: W, embed=lambda rows, d: rows, factor=lambda V, d: d**-.5, score=F.linear):
+        class Net(T5Style):
+            def forward(self, ids): return embed(super().forward(ids), d)
+            def logits(self, x): return score(x*factor(V, d), self.weight)
 
-        class both_ends(T5Style):
-            "`forward` multiplies by √d as well: the factor stands at one end only"
-            def forward(self, ids): return super().forward(ids)*self.weight.shape[-1]**.5
+        module = Net(V, d)
+        module.weight.data = start(module.weight.data, d)
+        return module
 
-        class way_in(T5Style):
-            "the division stands on the way in; it is `logits` that divides"
-            def forward(self, ids): return super().forward(ids)*self.weight.shape[-1]**-.5
-            def logits(self, x): return F.linear(x, self.weight)
-
-        class by_d(T5Style):
-            "`logits` divides by d; it is the root of d"
-            def logits(self, x): return F.linear(x/x.shape[-1], self.weight)
-
-        class multiplied(T5Style):
-            "`logits` multiplies by √d; it divides"
-            def logits(self, x): return F.linear(x*x.shape[-1]**.5, self.weight)
-
-        class root_of_vocabulary(T5Style):
-            "`logits` divides by the root of the number of tokens; it is the root of d, the width of a row"
-            def logits(self, x): return F.linear(x*len(self.weight)**-.5, self.weight)
-
-        class unmoved(T5Style):
-            """the factor still stands on the way in, as in `Embedding`; move it: nothing in `forward`, and `logits`
-            divides by √d"""
-            def forward(self, ids): return super().forward(ids)*self.weight.shape[-1]**.5
-            def logits(self, x): return F.linear(x, self.weight)
-
-        class as_before(Embedding):
-            """the factor still stands on the way in, as in `Embedding`; move it: nothing in `forward`, and `logits`
-            divides by √d"""
-
-        class divided_only(T5Style):
-            "this is x/√d itself; `logits` gives its dot product with every row of the matrix"
-            def logits(self, x): return x*x.shape[-1]**-.5
-
-        class not_transposed(T5Style):
-            """the matrix stands the wrong way: a row of `x` has d_model numbers, so the matrix needs d_model rows:
-            transpose it"""
-            def logits(self, x): return x @ self.weight
-
-        class untied(T5Style):
-            "there is more than the one matrix: the way back uses `self.weight`, too, without a bias"
-            def __init__(self, V, d):
-                super().__init__(V, d)
-                self.out = nn.Linear(d, V)
-
-        class no_parameter(nn.Module):
-            "the module has no parameter, so no optimiser would change the matrix: wrap it in `nn.Parameter`"
-            def __init__(self, V, d): super().__init__()
-
-        class small_start(T5Style):
-            "the matrix starts with small numbers, as in `Embedding`: here it starts with variance 1"
-            def __init__(self, V, d):
-                super().__init__(V, d)
-                self.weight.data /= d**.5
+    faults = {
+        'start': [('small-start', lambda W, d: W/d**.5,
+                   "the matrix starts with small numbers, as in `Embedding`: here it starts with variance 1")],
+        'embed': [('both-ends', lambda rows, d: rows*d**.5,
+                   "`forward` multiplies by √d as well: the factor stands at one end only")],
+        'factor': [
+            ('no-factor', lambda V, d: 1,
+             "`logits` has no factor: with variance 1 the logits start with a standard deviation of √d"),
+            ('by-d', lambda V, d: 1/d, "`logits` divides by d; it is the root of d"),
+            ('multiplied', lambda V, d: d**.5, "`logits` multiplies by √d; it divides"),
+            ('root-of-vocabulary', lambda V, d: V**-.5,
+             "`logits` divides by the root of the number of tokens; it is the root of d, the width of a row")],
+        'score': [_NOT_TRANSPOSED],
+        'whole': [
+            ('way-in', partial(model, embed=lambda rows, d: rows*d**-.5, factor=lambda V, d: 1),
+             "the division stands on the way in; it is `logits` that divides"),
+            ('unmoved', Embedding, partial(model, embed=lambda rows, d: rows*d**.5, factor=lambda V, d: 1),
+             "the factor still stands on the way in, as in `Embedding`; move it: nothing in `forward`, and `logits` "
+             "divides by √d"),
+            ('divided-only', partial(model, score=lambda x, W: x),
+             "this is x/√d itself; `logits` gives its dot product with every row of the matrix"),
+            _UNTIED,
+            ('no-parameter', lambda V, d: nn.Module(),
+             "the module has no parameter, so no optimiser would change the matrix: wrap it in `nn.Parameter`")]}
 
 # %% ../../../nbs/course/tasks/04_embeddings.ipynb #2d30f8d6
 class AdamAtBothEnds(Value):
@@ -322,53 +271,33 @@ class AbsentWord(Write):
         p = (h @ E.T).softmax(-1)[:, row]
         return (p[:, None]*h).mean(0)
 
-    class wrong:
-        def summed(h, E, row):
-            "the contributions of the positions are added; the loss is their mean"
-            return ((h @ E.T).softmax(-1)[:, row, None]*h).sum(0)
+    def model(h, E, row, weigh=lambda logits: logits.softmax(-1), share=lambda p: p, vectors=lambda h, E, row: h,
+              mean=lambda p, h: (p[:, None]*h).mean(0), sign=1):
+        return sign*mean(share(weigh(h @ E.T)[:, row]), vectors(h, E, row))
 
-        def normalised(h, E, row):
-            "the sum is divided by the sum of the probabilities; divide it by n, the number of positions"
-            p = (h @ E.T).softmax(-1)[:, row]
-            return p @ h/p.sum()
-
-        def product_of_means(h, E, row):
-            """the mean of the probabilities is multiplied by the mean of the vectors; multiply position by position,
-            then take the mean"""
-            return (h @ E.T).softmax(-1)[:, row].mean()*h.mean(0)
-
-        def of_the_probability(h, E, row):
-            "p(1 − p) belongs to the derivative of the probability; the derivative of the cross-entropy is p alone"
-            p = (h @ E.T).softmax(-1)[:, row]
-            return ((p*(1 - p))[:, None]*h).mean(0)
-
-        def as_target(h, E, row):
-            "the 1 is subtracted as if the word were the target; it is absent"
-            return (((h @ E.T).softmax(-1)[:, row, None] - 1)*h).mean(0)
-
-        def negative(h, E, row):
-            "the sign is wrong: this is the step that the row takes, not the gradient"
-            return -((h @ E.T).softmax(-1)[:, row, None]*h).mean(0)
-
-        def zero(h, E, row):
-            "a gradient of zero is that of the look-up; the softmax reaches every row"
-            return torch.zeros_like(E[row])
-
-        def unweighted(h, E, row):
-            "every hidden vector counts with the probability that it gave to this word; here all count the same"
-            return h.mean(0)
-
-        def logit(h, E, row):
-            "the hidden vectors are weighted with the logit; the weight is the *probability*"
-            return ((h @ E.T)[:, row, None]*h).mean(0)
-
-        def wrong_axis(h, E, row):
-            "the softmax runs over the positions; it runs over the vocabulary, the last axis of the logits"
-            return ((h @ E.T).softmax(0)[:, row, None]*h).mean(0)
-
-        def of_hidden(h, E, row):
-            "here the row itself is weighted, as in the gradient of `h`: the derivative by the row is `h`"
-            return ((h @ E.T).softmax(-1)[:, row, None]*E[row]).mean(0)
+    faults = {
+        'weigh': [
+            ('wrong-axis', lambda logits: logits.softmax(0),
+             "the softmax runs over the positions; it runs over the vocabulary, the last axis of the logits"),
+            ('logit', lambda logits: logits,
+             "the hidden vectors are weighted with the logit; the weight is the *probability*"),
+            ('unweighted', torch.ones_like,
+             "every hidden vector counts with the probability that it gave to this word; here all count the same")],
+        'share': [
+            ('of-the-probability', lambda p: p*(1 - p),
+             "p(1 − p) belongs to the derivative of the probability; the derivative of the cross-entropy is p alone"),
+            ('as-target', lambda p: p - 1, "the 1 is subtracted as if the word were the target; it is absent")],
+        'vectors': [('of-hidden', lambda h, E, row: E[row].expand_as(h),
+                     "here the row itself is weighted, as in the gradient of `h`: the derivative by the row is `h`")],
+        'mean': [
+            ('summed', lambda p, h: p @ h, "the contributions of the positions are added; the loss is their mean"),
+            ('normalised', lambda p, h: p @ h/p.sum(),
+             "the sum is divided by the sum of the probabilities; divide it by n, the number of positions"),
+            ('product-of-means', lambda p, h: p.mean()*h.mean(0), "the mean of the probabilities is multiplied by the "
+             "mean of the vectors; multiply position by position, then take the mean")],
+        'sign': [('negative', -1, "the sign is wrong: this is the step that the row takes, not the gradient")],
+        'whole': [('zero', lambda h, E, row: torch.zeros_like(E[row]),
+                   "a gradient of zero is that of the look-up; the softmax reaches every row")]}
 
 # %% ../../../nbs/course/tasks/04_embeddings.ipynb #6786bbf7
 class FrozenSide(Value):

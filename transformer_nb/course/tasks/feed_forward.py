@@ -8,6 +8,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/course/tasks/feed_forward.
 __all__ = ['Equation2', 'Module', 'TwoForTwelve', 'Absolute', 'SwiGLU', 'Gated', 'GatedWidth', 'Mixture']
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #2eb576f6
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -16,6 +18,12 @@ from ..exercises import Value, Write, localized
 from ...feed_forward import FeedForward
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #a8b0cf1b
+_MAXIMA = [  # in place of the ReLU
+    ('pythons-max', lambda u: max(0, u),
+     "Python's `max` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"),
+    ('torch-max', lambda u: torch.max(0, u),
+     "`torch.max` compares two tensors, and 0 is none; for a number there is `relu`, or `clamp(min=0)`")]
+
 class Equation2(Write):
     r"""Equation 2
 
@@ -41,67 +49,38 @@ def ffn(
 
     def right(x, W_1, b_1, W_2, b_2): return torch.clamp(x @ W_1 + b_1, min=0) @ W_2 + b_2
 
-    class wrong:
-        def no_relu(x, W_1, b_1, W_2, b_2):
-            "the maximum with 0 is missing: two linear maps without it are one linear map"
-            return (x @ W_1 + b_1) @ W_2 + b_2
+    def model(x, W_1, b_1, W_2, b_2, first=lambda x, W, b, kink: kink(x @ W + b), kink=torch.relu,
+              second=lambda u, W, b: u @ W + b, give=lambda out, x: out):
+        return give(second(first(x, W_1, b_1, kink), W_2, b_2), x)
 
-        def relu_last(x, W_1, b_1, W_2, b_2):
-            "the maximum is taken at the end; it belongs between the two products, at the hidden layer"
-            return ((x @ W_1 + b_1) @ W_2 + b_2).relu()
-
-        def relu_twice(x, W_1, b_1, W_2, b_2):
-            "there is a second maximum at the end: the output may be negative"
-            return ((x @ W_1 + b_1).relu() @ W_2 + b_2).relu()
-
-        def relu_first(x, W_1, b_1, W_2, b_2):
-            "the maximum is taken of the input; it belongs after the first product and its bias"
-            return (x.relu() @ W_1 + b_1) @ W_2 + b_2
-
-        def bias_after(x, W_1, b_1, W_2, b_2):
-            "b_1 is added after the maximum: it belongs inside, where it moves the kink"
-            return ((x @ W_1).relu() + b_1) @ W_2 + b_2
-
-        def negative_part(x, W_1, b_1, W_2, b_2):
-            "what is negative was kept, and the rest became 0: it is the other way round (`clamp` takes `min=0`)"
-            return (x @ W_1 + b_1).clamp(max=0) @ W_2 + b_2
-
-        def no_b_1(x, W_1, b_1, W_2, b_2):
-            "b_1 is missing"
-            return (x @ W_1).relu() @ W_2 + b_2
-
-        def no_b_2(x, W_1, b_1, W_2, b_2):
-            "b_2 is missing"
-            return (x @ W_1 + b_1).relu() @ W_2
-
-        def residual(x, W_1, b_1, W_2, b_2):
-            "`x` is added to the result: the residual connection stands around the network (§3.1), not in it"
-            return x + (x @ W_1 + b_1).relu() @ W_2 + b_2
-
-        def pythons_max(x, W_1, b_1, W_2, b_2):
-            "Python's `max` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"
-            return max(0, x @ W_1 + b_1) @ W_2 + b_2
-
-        def one_if(x, W_1, b_1, W_2, b_2):
-            "an `if` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"
-            hidden = x @ W_1 + b_1
-            return (0*hidden if hidden < 0 else hidden) @ W_2 + b_2
-
-        def torch_max(x, W_1, b_1, W_2, b_2):
-            "`torch.max` compares two tensors, and 0 is none; for a number there is `relu`, or `clamp(min=0)`"
-            return torch.max(0, x @ W_1 + b_1) @ W_2 + b_2
-
-        def along_an_axis(x, W_1, b_1, W_2, b_2):
-            "`torch.max(..., 0)` takes the largest along axis 0; the maximum with 0 is `relu`, or `clamp(min=0)`"
-            return torch.max(x @ W_1 + b_1, 0) @ W_2 + b_2
-
-        def x_on_the_right(x, W_1, b_1, W_2, b_2):
-            "`x` stands on the left, as in the formula: `x @ W_1`"
-            return W_2 @ (W_1 @ x + b_1).relu() + b_2
-
-        def transposed(x, W_1, b_1, W_2, b_2):
-            "W_1 is (in, out) already; `F.linear` wants it transposed, (out, in), and `x @ W_1` as it is"
-            return (x @ W_1.T + b_1).relu() @ W_2.T + b_2
+    faults = {
+        'first': [
+            ('relu-first', lambda x, W, b, kink: kink(x) @ W + b,
+             "the maximum is taken of the input; it belongs after the first product and its bias"),
+            ('bias-after', lambda x, W, b, kink: kink(x @ W) + b,
+             "b_1 is added after the maximum: it belongs inside, where it moves the kink"),
+            ('no-b-1', lambda x, W, b, kink: kink(x @ W), "b_1 is missing"),
+            ('x-on-the-right', lambda x, W, b, kink: kink(W @ x + b),
+             "`x` stands on the left, as in the formula: `x @ W_1`"),
+            ('transposed', lambda x, W, b, kink: kink(x @ W.T + b),
+             "W_1 is (in, out) already; `F.linear` wants it transposed, (out, in), and `x @ W_1` as it is")],
+        'kink': [
+            ('no-relu', lambda u: u, "the maximum with 0 is missing: two linear maps without it are one linear map"),
+            ('negative-part', lambda u: u.clamp(max=0),
+             "what is negative was kept, and the rest became 0: it is the other way round (`clamp` takes `min=0`)"),
+            ('one-if', lambda u: 0*u if u < 0 else u,
+             "an `if` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"),
+            ('along-an-axis', lambda u: torch.max(u, 0),
+             "`torch.max(..., 0)` takes the largest along axis 0; the maximum with 0 is `relu`, or `clamp(min=0)`"),
+            *_MAXIMA],
+        'second': [('no-b-2', lambda u, W, b: u @ W, "b_2 is missing")],
+        'give': [
+            ('relu-twice', lambda out, x: out.relu(),
+             "there is a second maximum at the end: the output may be negative"),
+            ('residual', lambda out, x: x + out,
+             "`x` is added to the result: the residual connection stands around the network (§3.1), not in it")],
+        'whole': [('relu-last', lambda x, W_1, b_1, W_2, b_2: ((x @ W_1 + b_1) @ W_2 + b_2).relu(),
+                   "the maximum is taken at the end; it belongs between the two products, at the hidden layer")]}
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #3542e3e5
 def _filled(module, names, seed=0):
@@ -154,63 +133,40 @@ class FeedForward(nn.Module):
 
     def run(answer, *args): return _counted(answer, ('W_1.weight', 'W_1.bias', 'W_2.weight', 'W_2.bias'), *args)
 
-    class wrong:
-        class no_relu(FeedForward):
-            "the ReLU is missing: two linear layers without it are one"
-            def forward(self, x): return self.W_2(self.W_1(x))
-
-        class relu_last(FeedForward):
-            "the ReLU stands at the end; it belongs between the two layers"
-            def forward(self, x): return self.W_2(self.W_1(x)).relu()
-
-        class relu_twice(FeedForward):
-            "there is a second ReLU after `W_2`: the output may be negative"
-            def forward(self, x): return self.W_2(self.W_1(x).relu()).relu()
-
-        class gelu(FeedForward):
-            "this is a GELU, as in later models; the paper has a ReLU"
-            def forward(self, x): return self.W_2(F.gelu(self.W_1(x)))
-
-        class residual(FeedForward):
-            "`x` is added to the result: the residual connection stands around the module (§3.1), not in it"
-            def forward(self, x): return x + super().forward(x)
-
-        class no_biases(FeedForward):
-            "the biases are missing: both layers have one"
-            def __init__(self, d_model, d_ff):
+    def model(d_model, d_ff, widths=lambda d_model, d_ff: (d_model, d_ff, d_ff, d_model), bias=True,
+              call=lambda W, x: W(x), kink=torch.relu, give=lambda out, x: out):
+        class Net(FeedForward):
+            def __init__(self):
                 super().__init__(d_model, d_ff)
-                self.W_1.bias = self.W_2.bias = None
+                into_1, from_1, into_2, from_2 = widths(d_model, d_ff)
+                self.W_1, self.W_2 = nn.Linear(into_1, from_1, bias), nn.Linear(into_2, from_2, bias)
 
-        class narrow(FeedForward):
-            "the hidden layer is d_model wide: d_ff is not used"
-            def __init__(self, d_model, d_ff): super().__init__(d_model, d_model)
+            def forward(self, x): return give(self.W_2(kink(call(self.W_1, x))), x)
 
-        class widths_exchanged(FeedForward):
-            """the widths do not fit: `W_1` comes first and leads from d_model to d_ff, `W_2` leads back (and a layer is
-            called, `self.W_1(x)`: its `weight` is stored transposed)"""
-            def __init__(self, d_model, d_ff): super().__init__(d_ff, d_model)
+        return Net()
 
-        class both_up(FeedForward):
-            "both layers lead from d_model to d_ff: the second one leads back"
-            def __init__(self, d_model, d_ff):
-                super().__init__(d_model, d_ff)
-                self.W_2 = nn.Linear(d_model, d_ff)
-
-        class layer_as_matrix(FeedForward):
-            "a layer is no matrix: call it, `self.W_1(x)`"
-            def forward(self, x): return (x @ self.W_1).relu() @ self.W_2
-
-        class pythons_max(FeedForward):
-            "Python's `max` decides once, for the whole tensor; for each number there is `relu`, or `clamp(min=0)`"
-            def forward(self, x): return self.W_2(max(0, self.W_1(x)))
-
-        class torch_max(FeedForward):
-            "`torch.max` compares two tensors, and 0 is none; for a number there is `relu`, or `clamp(min=0)`"
-            def forward(self, x): return self.W_2(torch.max(0, self.W_1(x)))
-
-        class relu_not_called(FeedForward):
-            "`nn.ReLU(...)` makes a layer and does not call it: `nn.ReLU()(x)`, or simply `x.relu()`"
-            def forward(self, x): return self.W_2(nn.ReLU(self.W_1(x)))
+    faults = {
+        'widths': [
+            ('narrow', lambda d_model, d_ff: [d_model]*4, "the hidden layer is d_model wide: d_ff is not used"),
+            ('widths-exchanged', lambda d_model, d_ff: (d_ff, d_model, d_model, d_ff),
+             "the widths do not fit: `W_1` comes first and leads from d_model to d_ff, `W_2` leads back (and a layer "
+             "is called, `self.W_1(x)`: its `weight` is stored transposed)"),
+            ('both-up', lambda d_model, d_ff: (d_model, d_ff)*2,
+             "both layers lead from d_model to d_ff: the second one leads back")],
+        'bias': [('no-biases', False, "the biases are missing: both layers have one")],
+        'call': [('layer-as-matrix', lambda W, x: x @ W, "a layer is no matrix: call it, `self.W_1(x)`")],
+        'kink': [
+            ('no-relu', lambda u: u, "the ReLU is missing: two linear layers without it are one"),
+            ('gelu', F.gelu, "this is a GELU, as in later models; the paper has a ReLU"),
+            ('relu-not-called', nn.ReLU,
+             "`nn.ReLU(...)` makes a layer and does not call it: `nn.ReLU()(x)`, or simply `x.relu()`"),
+            *_MAXIMA],
+        'give': [
+            ('relu-twice', lambda out, x: out.relu(), "there is a second ReLU after `W_2`: the output may be negative"),
+            ('residual', lambda out, x: x + out,
+             "`x` is added to the result: the residual connection stands around the module (§3.1), not in it")],
+        'whole': [('relu-last', partial(model, kink=lambda u: u, give=lambda out, x: out.relu()),
+                   "the ReLU stands at the end; it belongs between the two layers")]}
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #f063ee3a
 class TwoForTwelve(Value):
@@ -232,14 +188,6 @@ class TwoForTwelve(Value):
              20_971_520: ('no-biases', "right but for the biases; in millions, rounded, it is 21 with or without them")}
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #26631563
-def _by_hand(second, out, biases=(0., 0.), first=1.):
-    "FeedForward(1, 2) whose first unit sees x times a number, the second x times another; `out` is W_2."
-    net = FeedForward(1, 2).requires_grad_(False)
-    net.W_1.weight.copy_(torch.tensor([[first], [second]]))
-    net.W_2.weight.copy_(torch.tensor([out]))
-    for layer, factor in zip((net.W_1, net.W_2), biases): layer.bias.mul_(factor)
-    return net
-
 class Absolute(Write):
     r"""A network by hand
 
@@ -281,64 +229,40 @@ class Absolute(Write):
             net.W_2.weight.copy_(torch.tensor([[1., 1.]]))
         return net
 
-    class wrong:
-        def identity():
-            "this is the identity, x: what the second unit sees must be added, not subtracted"
-            return _by_hand(-1., [1., -1.])
+    # What the two units see of x and how each of them counts; what the random biases are multiplied by
+    def model(matrices=((1., -1.), (1., 1.)), biases=(0., 0.)):
+        net = FeedForward(1, 2).requires_grad_(False)
+        net.W_1.weight.copy_(torch.tensor(matrices[0])[:, None])
+        net.W_2.weight.copy_(torch.tensor([matrices[1]]))
+        for layer, factor in zip((net.W_1, net.W_2), biases): layer.bias.mul_(factor)
+        return net
 
-        def negative():
-            "this is −|x|: the entries of `W_2` are positive"
-            return _by_hand(-1., [-1., -1.])
-
-        def positive_part():
-            "this is max(0, x): for a negative x nothing comes through; the second unit has to see −x and to count"
-            return _by_hand(-1., [1., 0.])
-
-        def both_see_x():
-            "this is 2·max(0, x): both hidden units see x; the second has to see −x"
-            return _by_hand(1., [1., 1.])
-
-        def random_biases():
-            "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
-            return _by_hand(-1., [1., 1.], biases=(1., 1.))
-
-        def random_b_1():
-            "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
-            return _by_hand(-1., [1., 1.], biases=(1., 0.))
-
-        def random_b_2():
-            "the biases are still the random ones that `nn.Linear` starts with: set them to zero"
-            return _by_hand(-1., [1., 1.], biases=(0., 1.))
-
-        def as_made():
-            "the matrices are still the random ones that `nn.Linear` starts with"
-            return FeedForward(1, 2)
-
-        def negative_part():
-            "this is max(0, −x): for a positive x nothing comes through; the other unit has to see x and to count"
-            return _by_hand(-1., [0., 1.])
-
-        def both_see_minus_x():
-            "this is 2·max(0, −x): both hidden units see −x; one of them has to see x"
-            return _by_hand(-1., [1., 1.], first=-1.)
-
-        def minus_identity():
-            "this is −x: what the first unit sees must be added, not subtracted"
-            return _by_hand(-1., [-1., 1.])
-
-        def cancelled():
-            "this is 0: both hidden units see x, and the second is subtracted; it has to see −x, and to be added"
-            return _by_hand(1., [1., -1.])
-
-        def recorded():
-            "matrices are parameters, so a change in place would be recorded: write it under `torch.no_grad()`"
-            net = FeedForward(1, 2)
-            net.W_1.weight.copy_(torch.tensor([[1.], [-1.]]))
-
-        def replaced():
-            "a parameter cannot be replaced by a tensor: copy numbers into it, with `copy_` under `torch.no_grad()`"
-            net = FeedForward(1, 2)
-            net.W_1.weight = torch.tensor([[1.], [-1.]])
+    faults = {
+        'matrices': [
+            ('identity', ((1., -1.), (1., -1.)),
+             "this is the identity, x: what the second unit sees must be added, not subtracted"),
+            ('negative', ((1., -1.), (-1., -1.)), "this is −|x|: the entries of `W_2` are positive"),
+            ('positive-part', ((1., -1.), (1., 0.)),
+             "this is max(0, x): for a negative x nothing comes through; the second unit has to see −x and to count"),
+            ('both-see-x', ((1., 1.), (1., 1.)),
+             "this is 2·max(0, x): both hidden units see x; the second has to see −x"),
+            ('negative-part', ((1., -1.), (0., 1.)),
+             "this is max(0, −x): for a positive x nothing comes through; the other unit has to see x and to count"),
+            ('both-see-minus-x', ((-1., -1.), (1., 1.)),
+             "this is 2·max(0, −x): both hidden units see −x; one of them has to see x"),
+            ('minus-identity', ((1., -1.), (-1., 1.)),
+             "this is −x: what the first unit sees must be added, not subtracted"),
+            ('cancelled', ((1., 1.), (1., -1.)),
+             "this is 0: both hidden units see x, and the second is subtracted; it has to see −x, and to be added")],
+        'biases': [('random-biases', (1., 1.), (1., 0.), (0., 1.),
+                    "the biases are still the random ones that `nn.Linear` starts with: set them to zero")],
+        'whole': [
+            ('as-made', lambda: FeedForward(1, 2),
+             "the matrices are still the random ones that `nn.Linear` starts with"),
+            ('recorded', lambda: FeedForward(1, 2).W_1.weight.copy_(torch.tensor([[1.], [-1.]])),
+             "matrices are parameters, so a change in place would be recorded: write it under `torch.no_grad()`"),
+            ('replaced', lambda: setattr(FeedForward(1, 2).W_1, 'weight', torch.tensor([[1.], [-1.]])),
+             "a parameter cannot be replaced by a tensor: copy numbers into it, with `copy_` under `torch.no_grad()`")]}
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #6e10873f
 class SwiGLU(nn.Module):
@@ -366,49 +290,35 @@ class Gated(Write):
         names = tuple(f'W_{i}.{part}' for i in (1, 2, 3) for part in ('weight', 'bias'))
         return _counted(answer, names, *args)
 
-    class wrong:
-        class other_branch(SwiGLU):
-            "the SiLU is on the wrong branch: it goes over xW_1, and xW_3 stays as it is"
-            def forward(self, x): return self.W_2(self.W_1(x)*F.silu(self.W_3(x)))
+    def model(d_model, d_ff, names=('W_1', 'W_3', 'W_2'), bias=False, gate=lambda u, w, act: act(u)*w, act=F.silu):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                for name, widths in zip(names, ((d_model, d_ff), (d_model, d_ff), (d_ff, d_model))):
+                    setattr(self, name, nn.Linear(*widths, bias=bias))
 
-        class both_branches(SwiGLU):
-            "the SiLU goes over both branches: xW_3 stays as it is"
-            def forward(self, x): return self.W_2(F.silu(self.W_1(x))*F.silu(self.W_3(x)))
+            def forward(self, x):
+                first, second, back = (getattr(self, name) for name in names)
+                return back(gate(first(x), second(x), act))
 
-        class after_product(SwiGLU):
-            "the SiLU goes over the product; it goes over xW_1 alone, before the product"
-            def forward(self, x): return self.W_2(F.silu(self.W_1(x)*self.W_3(x)))
+        return Net()
 
-        class sigmoid(SwiGLU):
-            "this is a plain gate, with a sigmoid σ(u); the SiLU is u·σ(u)"
-            def forward(self, x): return self.W_2(self.W_1(x).sigmoid()*self.W_3(x))
-
-        class relu(SwiGLU):
-            "this has a ReLU instead of the SiLU"
-            def forward(self, x): return self.W_2(self.W_1(x).relu()*self.W_3(x))
-
-        class added(SwiGLU):
-            "the branches are added: ⊙ is the product entry by entry"
-            def forward(self, x): return self.W_2(F.silu(self.W_1(x)) + self.W_3(x))
-
-        class not_gated(SwiGLU):
-            "`W_3` is not used: this is the paper's network with another activation"
-            def forward(self, x): return self.W_2(F.silu(self.W_1(x)))
-
-        class biases(SwiGLU):
-            "the layers have biases; this network has none: `bias=False`"
-            def __init__(self, d_model, d_ff):
-                super().__init__(d_model, d_ff)
-                self.W_1, self.W_3 = nn.Linear(d_model, d_ff), nn.Linear(d_model, d_ff)
-                self.W_2 = nn.Linear(d_ff, d_model)
-
-        class other_names(SwiGLU):
-            "`W_2` and `W_3` have each other's place: `W_3` stands beside `W_1`, and `W_2` leads back to d_model"
-            def __init__(self, d_model, d_ff):
-                super().__init__(d_model, d_ff)
-                self.W_2, self.W_3 = self.W_3, self.W_2
-
-            def forward(self, x): return self.W_3(F.silu(self.W_1(x))*self.W_2(x))
+    faults = {
+        'names': [('other-names', ('W_1', 'W_2', 'W_3'), "`W_2` and `W_3` have each other's place: `W_3` stands beside "
+                   "`W_1`, and `W_2` leads back to d_model")],
+        'bias': [('biases', True, "the layers have biases; this network has none: `bias=False`")],
+        'gate': [
+            ('other-branch', lambda u, w, act: u*act(w),
+             "the SiLU is on the wrong branch: it goes over xW_1, and xW_3 stays as it is"),
+            ('both-branches', lambda u, w, act: act(u)*act(w), "the SiLU goes over both branches: xW_3 stays as it is"),
+            ('after-product', lambda u, w, act: act(u*w),
+             "the SiLU goes over the product; it goes over xW_1 alone, before the product"),
+            ('added', lambda u, w, act: act(u) + w, "the branches are added: ⊙ is the product entry by entry")],
+        'act': [
+            ('sigmoid', torch.sigmoid, "this is a plain gate, with a sigmoid σ(u); the SiLU is u·σ(u)"),
+            ('relu', torch.relu, "this has a ReLU instead of the SiLU")],
+        'whole': [('not-gated', partial(model, gate=lambda u, w, act: act(u)),
+                   "`W_3` is not used: this is the paper's network with another activation")]}
 
 # %% ../../../nbs/course/tasks/03_feed_forward.ipynb #a0516ccd
 class GatedWidth(Value):
@@ -442,7 +352,7 @@ class Mixture(Write):
     it needs.)"""
     def inputs(g):
         yield torch.randn(1, 4, 2, generator=g), 1
-        yield torch.randn(2, 7, 5, generator=g), 2
+        yield torch.randn(9, 3, 5, generator=g), 4  # of so many sentences some prefer either expert on average
 
     def run(answer, x, seed):
         d, names = x.shape[-1], ('W_1.weight', 'W_1.bias', 'W_2.weight', 'W_2.bias')
@@ -453,45 +363,33 @@ class Mixture(Write):
     def right(x, experts, router):
         return torch.where(router(x).argmax(-1, keepdim=True) == 0, experts[0](x), experts[1](x))
 
-    class wrong:
-        def other_expert(x, experts, router):
-            "every position goes to the other expert, the one with the *smaller* score"
-            return torch.where(router(x).argmin(-1, keepdim=True) == 0, experts[0](x), experts[1](x))
+    def model(x, experts, router, score=lambda router, x: router(x), pick=lambda s: s.argmax(-1, keepdim=True),
+              give=lambda out, scores: out):
+        scores = score(router, x)
+        return give(torch.where(pick(scores) == 0, experts[0](x), experts[1](x)), scores)
 
-        def per_sentence(x, experts, router):
-            "one expert is chosen for the whole sentence: every position is sent on its own"
-            return torch.where(router(x.mean(-2, keepdim=True)).argmax(-1, keepdim=True) == 0, *(e(x) for e in experts))
-
-        def mixed(x, experts, router):
-            "both experts are mixed, by a softmax of the scores: here every position goes to one of them"
-            share = router(x).softmax(-1)
-            return share[..., :1]*experts[0](x) + share[..., 1:]*experts[1](x)
-
-        def weighted(x, experts, router):
-            "the output is multiplied by its probability, as in the Switch Transformer: here it stays as it is"
-            share, choice = router(x).softmax(-1).max(-1, keepdim=True)
-            return share*torch.where(choice == 0, experts[0](x), experts[1](x))
-
-        def added(x, experts, router):
-            "both experts are added: every position goes to one of them"
-            return experts[0](x) + experts[1](x)
-
-        def no_router(x, experts, router):
-            "every position goes to the first expert: the router is not asked"
-            return experts[0](x)
-
-        def no_axis(x, experts, router):
-            "there is one choice for each position, without an axis for the features: `argmax(-1, keepdim=True)`"
-            return torch.where(router(x).argmax(-1) == 0, experts[0](x), experts[1](x))
-
-        def over_positions(x, experts, router):
-            "the argmax runs over the positions; the two scores of a position are on the last axis"
-            return torch.where(router(x).argmax(1, keepdim=True) == 0, experts[0](x), experts[1](x))
-
-        def list_index(x, experts, router):
-            "one index cannot choose for many positions: compute both experts, and pick at each position"
-            return experts[router(x).argmax(-1)](x)
-
-        def one_if(x, experts, router):
-            "an `if` decides once, for the whole tensor; pick at each position, with `torch.where`"
-            return experts[0](x) if router(x)[..., 0] > router(x)[..., 1] else experts[1](x)
+    faults = {
+        'score': [('per-sentence', lambda router, x: router(x.mean(-2, keepdim=True)),
+                   "one expert is chosen for the whole sentence: every position is sent on its own")],
+        'pick': [
+            ('other-expert', lambda s: s.argmin(-1, keepdim=True),
+             "every position goes to the other expert, the one with the *smaller* score"),
+            ('no-axis', lambda s: s.argmax(-1),
+             "there is one choice for each position, without an axis for the features: `argmax(-1, keepdim=True)`"),
+            ('over-positions', lambda s: s.argmax(1, keepdim=True),
+             "the argmax runs over the positions; the two scores of a position are on the last axis")],
+        'give': [('weighted', lambda out, scores: out*scores.softmax(-1).amax(-1, keepdim=True),
+                  "the output is multiplied by its probability, as in the Switch Transformer: here it stays as it is")],
+        'whole': [
+            ('mixed', lambda x, experts, router: sum(
+                share*expert(x) for share, expert in zip(router(x).softmax(-1).split(1, -1), experts)),
+             "both experts are mixed, by a softmax of the scores: here every position goes to one of them"),
+            ('added', lambda x, experts, router: experts[0](x) + experts[1](x),
+             "both experts are added: every position goes to one of them"),
+            ('no-router', lambda x, experts, router: experts[0](x),
+             "every position goes to the first expert: the router is not asked"),
+            ('list-index', lambda x, experts, router: experts[router(x).argmax(-1)](x),
+             "one index cannot choose for many positions: compute both experts, and pick at each position"),
+            ('one-if', lambda x, experts, router: (
+                experts[0](x) if router(x)[..., 0] > router(x)[..., 1] else experts[1](x)),
+             "an `if` decides once, for the whole tensor; pick at each position, with `torch.where`")]}

@@ -8,6 +8,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/course/tasks/multihead.htm
 __all__ = ['Split', 'HeadsSideBySide', 'NarrowKeys', 'Merge', 'ExchangeHeads', 'MultiQuery', 'OneHeadOfKeys', 'SilenceOfFour']
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #d37acb4c
+from functools import partial
+
 import torch
 from torch import nn
 
@@ -39,39 +41,28 @@ def split(
 
     def right(x, h): return x.unflatten(-1, (h, -1)).transpose(1, 2)
 
-    class wrong:
-        def view(x, h):
-            """the shape is right, but heads and positions are mixed: cut the last axis first, into (h, d), then
-            exchange the axes"""
-            return x.reshape(len(x), h, x.shape[1], -1)
+    def model(x, h, cut=lambda x, h: x.unflatten(-1, (h, -1)), exchange=lambda x: x.transpose(1, 2)):
+        return exchange(cut(x, h))
 
-        def not_exchanged(x, h):
-            "well cut, but the heads still stand after the positions: exchange these two axes"
-            return x.unflatten(-1, (h, -1))
-
-        def interleaved(x, h):
-            "every head gets every h-th feature; its d features stand side by side: cut into (h, d), not into (d, h)"
-            return x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)
-
-        def exchanged_first(x, h):
-            "the axes are exchanged before the cut, so features and positions are mixed: cut first"
-            return x.transpose(1, 2).reshape(len(x), h, x.shape[1], -1)
-
-        def heads_first(x, h):
-            "the heads stand before the batch, shape (h, b, n, d): they belong after it (`torch.stack` takes a `dim`)"
-            return torch.stack(x.chunk(h, -1))
-
-        def not_stacked(x, h):
-            "these are the h pieces, one by one; lay them on a new axis, with `torch.stack(..., 1)`"
-            return x.chunk(h, -1)
-
-        def pieces(x, h):
-            "the pieces are h wide; there are to be h of them, each d wide (`chunk` takes their number, `split` d)"
-            return torch.stack(x.split(h, -1), 1)
-
-        def all_features(x, h):
-            "every head would get all h · d features; each gets d of them, `x.shape[-1]//h`"
-            return x.view(*x.shape[:2], h, x.shape[-1]).transpose(1, 2)
+    faults = {
+        'cut': [
+            ('interleaved', lambda x, h: x.unflatten(-1, (-1, h)).mT,
+             "every head gets every h-th feature; its d features stand side by side: cut into (h, d), not into (d, h)"),
+            ('pieces', lambda x, h: x.unflatten(-1, (-1, h)),
+             "the pieces are h wide; there are to be h of them, each d wide (`chunk` takes their number, `split` d)"),
+            ('all-features', lambda x, h: x.view(*x.shape[:2], h, x.shape[-1]),
+             "every head would get all h · d features; each gets d of them, `x.shape[-1]//h`")],
+        'exchange': [
+            ('not-exchanged', lambda x: x, "the heads still stand after the positions: exchange these two axes"),
+            ('heads-first', lambda x: x.movedim(2, 0), "the heads stand before the batch, shape (h, b, n, d): they "
+             "belong after it (`torch.stack` takes a `dim`)"),
+            ('not-stacked', lambda x: x.unbind(2),
+             "these are the h pieces, one by one; lay them on a new axis, with `torch.stack(..., 1)`")],
+        'whole': [
+            ('view', lambda x, h: x.reshape(len(x), h, x.shape[1], -1), "the shape is right, but heads and positions "
+             "are mixed: cut the last axis first, into (h, d), then exchange the axes"),
+            ('exchanged-first', lambda x, h: x.transpose(1, 2).reshape(len(x), h, x.shape[1], -1),
+             "the axes are exchanged before the cut, so features and positions are mixed: cut first")]}
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #39ca480b
 _NAMES = [f'W_{part}.weight' for part in 'qkvo']
@@ -131,115 +122,70 @@ class MultiHeadAttention(nn.Module):
 
     def run(answer, d_model, h, *args): return _output(_built(answer, d_model, h), *args)
 
-    class wrong:
-        class wrong_cut(MultiHeadAttention):
-            """heads and positions are mixed on the way in: cut the last axis into (h, d) first, then exchange the
-            axes"""
-            def split(self, x): return x.reshape(len(x), self.h, x.shape[1], -1)
+    def model(d_model, h, project=lambda net, q, k, v: (net.W_q(q), net.W_k(k), net.W_v(v)),
+              take=lambda q, k, v: (q, k, v), cut=lambda x, h, n: x.unflatten(-1, (h, -1)).transpose(1, 2),
+              hide=lambda mask: mask, attend=lambda Q, K, V, *rest: attention(Q, K, V, *rest)[0],
+              by=lambda d_k, d_model: d_k**.5, join=lambda heads: heads.transpose(1, 2).flatten(-2),
+              out=lambda W_o, x: W_o(x)):
+        class Net(MultiHeadAttention):
+            def forward(self, q, k, v, mask=None):
+                Q, K, V = (cut(x, h, q.shape[1]) for x in project(self, *take(q, k, v)))
+                return out(self.W_o, join(attend(Q, K, V, hide(mask), 1/by(Q.shape[-1], d_model))))
 
-        class not_exchanged_back(MultiHeadAttention):
-            """heads and positions are mixed on the way out: exchange their axes before you join the last two; the
-            shape does not show it"""
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                return self.W_o(attention(Q, K, V, mask)[0].reshape(len(Q), Q.shape[2], -1))
+        return Net(d_model, h)
 
-        class not_exchanged(MultiHeadAttention):
-            "the heads still stand before the positions when they are joined: exchange these two axes first"
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                return self.W_o(attention(Q, K, V, mask)[0].flatten(-2))
-
-        class one_head(MultiHeadAttention):
-            "this is one head of full width, with one softmax: cut Q, K and V into h heads before they attend"
-            def split(self, x): return x[:, None]
-
-        class over_heads(MultiHeadAttention):
-            """at every position the heads attend to each other: the axis before the last one must be the positions,
-            so exchange it with the heads"""
-            def split(self, x): return x.unflatten(-1, (self.h, -1))
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                return self.W_o(attention(Q, K, V, mask)[0].flatten(-2))
-
-        class no_w_o(MultiHeadAttention):
-            "the heads stand side by side, but W^O is missing: `self.W_o` comes last"
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                return attention(Q, K, V, mask)[0].transpose(1, 2).flatten(-2)
-
-        class not_projected(MultiHeadAttention):
-            "`q`, `k` and `v` themselves are cut: they have to go through W_q, W_k and W_v first"
-            def project(self, q, k, v): return tuple(map(self.split, (q, k, v)))
-
-        class only_self(MultiHeadAttention):
-            "keys and values are made of `q`; that works only where a sentence looks at itself"
-            def project(self, q, k, v): return super().project(q, q, q)
-
-        class values_of_keys(MultiHeadAttention):
-            "the values are made of `k`; make them of `v`, as in `self.W_v(v)`"
-            def project(self, q, k, v): return super().project(q, k, k)
-
-        class no_mask(MultiHeadAttention):
-            "the mask is not used: give it to `attention`"
-            def forward(self, q, k, v, mask=None): return super().forward(q, k, v)
-
-        class mask_inverted(MultiHeadAttention):
-            "the mask is inverted: here True means *may attend* (torch's own module has it the other way round)"
-            def forward(self, q, k, v, mask=None): return super().forward(q, k, v, None if mask is None else ~mask)
-
-        class d_model(MultiHeadAttention):
-            "the scores are divided by √d_model; the keys of a head are only d_k wide, so by √d_k"
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                heads = attention(Q, K, V, mask, scale=(self.h*self.d_k)**-.5)[0]
-                return self.W_o(heads.transpose(1, 2).flatten(-2))
-
-        class no_divisor(MultiHeadAttention):
-            "the scores are not divided by √d_k"
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                return self.W_o(attention(Q, K, V, mask, scale=1.)[0].transpose(1, 2).flatten(-2))
-
-        class divided_twice(MultiHeadAttention):
-            "the scores are divided twice: `attention` divides by √d_k already"
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                return self.W_o(attention(Q, K, V, mask, scale=1/self.d_k)[0].transpose(1, 2).flatten(-2))
-
-        class wrong_cut_both_ways(MultiHeadAttention):
-            """heads and positions are mixed on the way in and on the way out: in, cut the last axis into (h, d), then
-            exchange; out, exchange, then join"""
-            def split(self, x): return x.reshape(len(x), self.h, x.shape[1], -1)
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                return self.W_o(attention(Q, K, V, mask)[0].reshape(len(Q), Q.shape[2], -1))
-
-        class interleaved(MultiHeadAttention):
-            "every head gets every h-th feature; its d features stand side by side: cut into (h, d), not into (d, h)"
-            def split(self, x): return x.unflatten(-1, (-1, self.h)).permute(0, 3, 1, 2)
-
-        class interleaved_both_ways(interleaved):
-            "every head gets every h-th feature; its d features stand side by side: cut into (h, d), not into (d, h)"
-            def attend(self, Q, K, V, mask=None, need_weights=False):
-                return self.W_o(attention(Q, K, V, mask)[0].permute(0, 2, 3, 1).flatten(-2))
-
-        class one_projection(MultiHeadAttention):
-            "queries, keys and values all go through W_q: each has a matrix of its own"
-            def project(self, q, k, v): return tuple(self.split(self.W_q(x)) for x in (q, k, v))
-
-        class keys_for_values(MultiHeadAttention):
-            "keys and values are exchanged: `attention` takes Q, K, V, in this order"
-            def attend(self, Q, K, V, mask=None, need_weights=False): return super().attend(Q, V, K, mask)
-
-        class narrow(MultiHeadAttention):
-            """a layer gets vectors of width d_k: W_q, W_k and W_v come before the cut, W_o after the heads have been
-            joined to the width d_model"""
-            def project(self, q, k, v):
-                return tuple(W(self.split(x)) for W, x in ((self.W_q, q), (self.W_k, k), (self.W_v, v)))
-
-        class n_for_m(MultiHeadAttention):
-            "keys and values are cut with the number of queries, n; there are m of them: take it from their own shape"
-            def project(self, q, k, v):
-                b, n, _ = q.shape
-                pairs = (self.W_q, q), (self.W_k, k), (self.W_v, v)
-                return tuple(W(x).reshape(b, n, self.h, self.d_k).transpose(1, 2) for W, x in pairs)
-
-        class layer_as_matrix(MultiHeadAttention):
-            "a layer is no matrix: call it, `self.W_q(q)`"
-            def project(self, q, k, v): return self.split(q @ self.W_q), k, v
+    faults = {
+        'project': [
+            ('not-projected', lambda net, q, k, v: (q, k, v),
+             "`q`, `k` and `v` themselves are cut: they have to go through W_q, W_k and W_v first"),
+            ('one-projection', lambda net, q, k, v: (net.W_q(q), net.W_q(k), net.W_q(v)),
+             "queries, keys and values all go through W_q: each has a matrix of its own")],
+        'take': [
+            ('only-self', lambda q, k, v: (q, q, q),
+             "keys and values are made of `q`; that works only where a sentence looks at itself"),
+            ('values-of-keys', lambda q, k, v: (q, k, k),
+             "the values are made of `k`; make them of `v`, as in `self.W_v(v)`")],
+        'cut': [
+            ('wrong-cut', lambda x, h, n: x.reshape(len(x), h, x.shape[1], -1), "heads and positions are mixed on the "
+             "way in: cut the last axis into (h, d) first, then exchange the axes"),
+            ('one-head', lambda x, h, n: x[:, None],
+             "this is one head of full width, with one softmax: cut Q, K and V into h heads before they attend"),
+            ('interleaved', lambda x, h, n: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2), "every head gets every h-th "
+             "feature; its d features stand side by side: cut into (h, d), not into (d, h)")],
+        'hide': [
+            ('no-mask', lambda mask: None, "the mask is not used: give it to `attention`"),
+            ('mask-inverted', lambda mask: None if mask is None else ~mask,
+             "the mask is inverted: here True means *may attend* (torch's own module has it the other way round)")],
+        'attend': [
+            ('over-heads', lambda Q, K, V, *rest: attention(Q.transpose(1, 2), K.transpose(1, 2), V.transpose(1, 2),
+                                                            *rest)[0].transpose(1, 2),
+             "at every position the heads attend to each other: the axis before the last one must be the positions, so "
+             "exchange it with the heads"),
+            ('keys-for-values', lambda Q, K, V, *rest: attention(Q, V, K, *rest)[0],
+             "keys and values are exchanged: `attention` takes Q, K, V, in this order")],
+        'by': [
+            ('d-model', lambda d_k, d_model: d_model**.5,
+             "the scores are divided by √d_model; the keys of a head are only d_k wide, so by √d_k"),
+            ('no-divisor', lambda d_k, d_model: 1, "the scores are not divided by √d_k"),
+            ('divided-twice', lambda d_k, d_model: d_k,
+             "the scores are divided twice: `attention` divides by √d_k already")],
+        'join': [
+            ('not-exchanged-back', lambda heads: heads.reshape(len(heads), heads.shape[2], -1), "heads and positions "
+             "are mixed on the way out: exchange their axes before you join the last two; the shape does not show it"),
+            ('not-exchanged', lambda heads: heads.flatten(-2),
+             "the heads still stand before the positions when they are joined: exchange these two axes first"),
+            ('first-features', lambda heads: heads.permute(0, 2, 3, 1).flatten(-2),
+             "the first features of all heads come first; all features of head 1 are to come first")],
+        'out': [('no-w-o', lambda W_o, x: x, "W^O is missing: `self.W_o` comes last")],
+        'whole': [  # these end in errors
+            ('narrow', partial(model, project=lambda net, q, k, v: (net.W_q(net.split(q)), k, v)),
+             "a layer gets vectors of width d_k: W_q, W_k and W_v come before the cut, W_o after the heads have been "
+             "joined to the width d_model"),
+            ('n-for-m', partial(model, cut=lambda x, h, n: x.reshape(len(x), n, h, x.shape[-1]//h).transpose(1, 2)),
+             "keys and values are cut with the number of queries, n; there are m of them: take it from their own "
+             "shape"),
+            ('layer-as-matrix', partial(model, project=lambda net, q, k, v: (q @ net.W_q, k, v)),
+             "a layer is no matrix: call it, `self.W_q(q)`")]}
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #285387ec
 class NarrowKeys(Value):
@@ -276,32 +222,29 @@ class Merge(Write):
 
     def right(x): return x.transpose(1, 2).flatten(-2)
 
-    class wrong:
-        def not_exchanged(x):
-            "the shape is (b, h, n·d): heads stand where positions should be; exchange these axes before you flatten"
-            return x.flatten(-2)
-
-        def reshaped(x):
-            "the shape is right, but heads and positions are mixed: exchange their axes before you join"
-            return x.reshape(len(x), x.shape[2], -1)
-
-        def interleaved(x):
-            "the first features of all heads come first; all features of head 1 are to come first"
-            return x.permute(0, 2, 3, 1).flatten(-2)
-
-        def joined_positions(x):
-            "heads and positions are joined, shape (b, n·h, d): after the exchange, flatten the *last* two axes"
-            return x.transpose(1, 2).flatten(1, 2)
-
-        def added(x):
-            "the heads are added; *Concat* lays them side by side"
-            return x.sum(1)
-
-        def averaged(x):
-            "this is the mean of the heads; *Concat* lays them side by side"
-            return x.mean(1)
+    faults = {'whole': [
+        ('not-exchanged', lambda x: x.flatten(-2),
+         "the shape is (b, h, n·d): heads stand where positions should be; exchange these axes before you flatten"),
+        ('reshaped', lambda x: x.reshape(len(x), x.shape[2], -1),
+         "the shape is right, but heads and positions are mixed: exchange their axes before you join"),
+        ('interleaved', lambda x: x.permute(0, 2, 3, 1).flatten(-2),
+         "the first features of all heads come first; all features of head 1 are to come first"),
+        ('joined-positions', lambda x: x.transpose(1, 2).flatten(1, 2),
+         "heads and positions are joined, shape (b, n·h, d): after the exchange, flatten the *last* two axes"),
+        ('added', lambda x: x.sum(1), "the heads are added; *Concat* lays them side by side"),
+        ('averaged', lambda x: x.mean(1), "this is the mean of the heads; *Concat* lays them side by side")]}
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #66a20a7f
+def _rows(W, order): return W.unflatten(0, (len(order), -1))[order].flatten(0, 1)
+def _columns(W, order): return _rows(W.T, order).T
+
+def _overwritten(W_in, W_out, order):
+    d = len(W_in)//len(order)
+    for i, j in enumerate(order):
+        W_in[i*d:(i + 1)*d] = W_in[j*d:(j + 1)*d]
+        W_out[:, i*d:(i + 1)*d] = W_out[:, j*d:(j + 1)*d]
+    return W_in, W_out
+
 class ExchangeHeads(Write):
     r"""Exchange the heads
 
@@ -325,51 +268,29 @@ class ExchangeHeads(Write):
         h = len(order)
         return W_in.unflatten(0, (h, -1))[order].flatten(0, 1), W_out.unflatten(1, (h, -1))[:, order].flatten(1)
 
-    class wrong:
-        def only_in(W_in, W_out, order):
-            "`W_out` is as it was, so the output changes: every head meets the block of another one"
-            return W_in.unflatten(0, (len(order), -1))[order].flatten(0, 1), W_out
+    def model(W_in, W_out, order, rows=_rows, columns=_columns): return rows(W_in, order), columns(W_out, order)
 
-        def rows_of_out(W_in, W_out, order):
-            "the heads' blocks are *columns* of `W_out`, and these are its rows"
-            return tuple(W.unflatten(0, (len(order), -1))[order].flatten(0, 1) for W in (W_in, W_out))
-
-        def columns_of_in(W_in, W_out, order):
-            "the heads' blocks are *rows* of `W_in`, and these are its columns"
-            return tuple(W.unflatten(1, (len(order), -1))[:, order].flatten(1) for W in (W_in, W_out))
-
-        def single_rows(W_in, W_out, order):
-            "these are h single rows and columns; a head is a block of d of them"
-            return W_in[order], W_out[:, order]
-
-        def interleaved(W_in, W_out, order):
-            "the rows of a head stand together: h blocks of d rows, not d blocks of h"
-            h = len(order)
-            rows, columns = W_in.unflatten(0, (-1, h)), W_out.unflatten(1, (-1, h))
-            return rows[:, order].flatten(0, 1), columns[..., order].flatten(1)
-
-        def out_inverse(W_in, W_out, order):
-            "`W_out` has the inverse order, so heads and blocks do not fit: it takes the same order as `W_in`"
-            h, back = len(order), order.argsort()
-            return W_in.unflatten(0, (h, -1))[order].flatten(0, 1), W_out.unflatten(1, (h, -1))[:, back].flatten(1)
-
-        def inverse(W_in, W_out, order):
-            "the output stays, but this is the inverse order: head `order[i]` comes to place `i`"
-            h, back = len(order), order.argsort()
-            return W_in.unflatten(0, (h, -1))[back].flatten(0, 1), W_out.unflatten(1, (h, -1))[:, back].flatten(1)
-
-        def in_inverse(W_in, W_out, order):
-            "`W_in` has the inverse order, so heads and blocks do not fit: head `order[i]` comes to place `i`"
-            h, back = len(order), order.argsort()
-            return W_in.unflatten(0, (h, -1))[back].flatten(0, 1), W_out.unflatten(1, (h, -1))[:, order].flatten(1)
-
-        def overwritten(W_in, W_out, order):
-            "a block was written over before it was copied: write into a new tensor"
-            d = len(W_in)//len(order)
-            for i, j in enumerate(order):
-                W_in[i*d:(i + 1)*d] = W_in[j*d:(j + 1)*d]
-                W_out[:, i*d:(i + 1)*d] = W_out[:, j*d:(j + 1)*d]
-            return W_in, W_out
+    faults = {
+        'rows': [
+            ('columns-of-in', _columns, "the heads' blocks are *rows* of `W_in`, and these are its columns"),
+            ('in-inverse', lambda W, order: _rows(W, order.argsort()),
+             "`W_in` has the inverse order, so heads and blocks do not fit: head `order[i]` comes to place `i`")],
+        'columns': [
+            ('only-in', lambda W, order: W,
+             "`W_out` is as it was, so the output changes: every head meets the block of another one"),
+            ('rows-of-out', _rows, "the heads' blocks are *columns* of `W_out`, and these are its rows"),
+            ('out-inverse', lambda W, order: _columns(W, order.argsort()),
+             "`W_out` has the inverse order, so heads and blocks do not fit: it takes the same order as `W_in`")],
+        'whole': [
+            ('inverse', lambda W_in, W_out, order: (_rows(W_in, order.argsort()), _columns(W_out, order.argsort())),
+             "the output stays, but this is the inverse order: head `order[i]` comes to place `i`"),
+            ('single-rows', lambda W_in, W_out, order: (W_in[order], W_out[:, order]),
+             "these are h single rows and columns; a head is a block of d of them"),
+            ('interleaved', lambda W_in, W_out, order: (
+                W_in.unflatten(0, (-1, len(order)))[:, order].flatten(0, 1),
+                W_out.unflatten(1, (-1, len(order)))[..., order].flatten(1)),
+             "the rows of a head stand together: h blocks of d rows, not d blocks of h"),
+            ('overwritten', _overwritten, "a block was written over before it was copied: write into a new tensor")]}
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #633cdd08
 class MultiQuery(MultiHeadAttention):
@@ -380,6 +301,30 @@ class MultiQuery(MultiHeadAttention):
     def project(self, q, k, v):
         K, V = (W(x)[:, None].expand(-1, self.h, -1, -1) for W, x in ((self.W_k, k), (self.W_v, v)))
         return self.split(self.W_q(q)), K, V
+
+class _FirstHead(MultiHeadAttention):
+    def project(self, q, k, v):
+        Q, K, V = super().project(q, k, v)
+        return Q, K[:, :1].expand_as(K), V[:, :1].expand_as(V)
+
+class _ValuesKept(MultiQuery):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.W_v = nn.Linear(d_model, d_model, bias=False)
+
+    def project(self, q, k, v):
+        return self.split(self.W_q(q)), self.W_k(k)[:, None].expand(-1, self.h, -1, -1), self.split(self.W_v(v))
+
+class _OneMatrix(MultiQuery):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.W_v = self.W_k
+
+class _StillCut(MultiQuery):
+    project = MultiHeadAttention.project
+
+class _NoAxis(MultiQuery):
+    def project(self, q, k, v): return self.split(self.W_q(q)), self.W_k(k), self.W_v(v)
 
 class OneHeadOfKeys(Write):
     r"""Multi-query attention
@@ -402,46 +347,21 @@ class OneHeadOfKeys(Write):
         size = localized('{n} parameters', n=sum(p.numel() for p in layer.parameters()))
         return size, _output(layer, x, memory, memory)
 
-    class wrong:
-        class kept_heads(MultiHeadAttention):
-            "keys and values still have h heads: make `W_k` and `W_v` as narrow as one head"
-
-        class first_head(MultiHeadAttention):
-            "only one head of keys and values is used, but `W_k` and `W_v` are as large as before: nothing is saved"
-            def project(self, q, k, v):
-                Q, K, V = super().project(q, k, v)
-                return Q, K[:, :1].expand_as(K), V[:, :1].expand_as(V)
-
-        class one_query(MultiHeadAttention):
-            "there is one head of queries, too: only keys and values are shared"
-            def __init__(self, d_model, h): super().__init__(d_model, 1, d_model//h, d_model//h)
-
-        class values_kept(MultiQuery):
-            "the values still have h heads; they are shared like the keys"
-            def __init__(self, d_model, h):
-                super().__init__(d_model, h)
-                self.W_v = nn.Linear(d_model, d_model, bias=False)
-
-            def project(self, q, k, v):
-                return self.split(self.W_q(q)), self.W_k(k)[:, None].expand(-1, self.h, -1, -1), self.split(self.W_v(v))
-
-        class one_matrix(MultiQuery):
-            "keys and values come from the same matrix: the heads share them, but each of the two has its own"
-            def __init__(self, d_model, h):
-                super().__init__(d_model, h)
-                self.W_v = self.W_k
-
-        class one_wide_head(MultiHeadAttention):
-            "there is one head of queries, too: only keys and values are shared"
-            def __init__(self, d_model, h): super().__init__(d_model, 1)
-
-        class still_cut(MultiQuery):
-            "the layers are narrow, but `project` still cuts keys and values into h heads: only the queries are cut"
-            def project(self, q, k, v): return MultiHeadAttention.project(self, q, k, v)
-
-        class no_axis(MultiQuery):
-            "keys and values have no axis for the head, shape (b, m, d): put one of length 1 in, (b, 1, m, d)"
-            def project(self, q, k, v): return self.split(self.W_q(q)), self.W_k(k), self.W_v(v)
+    faults = {'whole': [
+        ('kept-heads', MultiHeadAttention,
+         "keys and values still have h heads: make `W_k` and `W_v` as narrow as one head"),
+        ('first-head', _FirstHead,
+         "only one head of keys and values is used, but `W_k` and `W_v` are as large as before: nothing is saved"),
+        ('one-query', lambda d_model, h: MultiHeadAttention(d_model, 1, d_model//h, d_model//h),
+         lambda d_model, h: MultiHeadAttention(d_model, 1),
+         "there is one head of queries, too: only keys and values are shared"),
+        ('values-kept', _ValuesKept, "the values still have h heads; they are shared like the keys"),
+        ('one-matrix', _OneMatrix,
+         "keys and values come from the same matrix: the heads share them, but each of the two has its own"),
+        ('still-cut', _StillCut,
+         "the layers are narrow, but `project` still cuts keys and values into h heads: only the queries are cut"),
+        ('no-axis', _NoAxis,
+         "keys and values have no axis for the head, shape (b, m, d): put one of length 1 in, (b, 1, m, d)")]}
 
 # %% ../../../nbs/course/tasks/02_multihead.ipynb #cce5d33e
 class SilenceOfFour(Value):

@@ -9,23 +9,21 @@ __all__ = ['Sinusoids', 'Layer', 'WhichColumn', 'MaskTellsTime', 'WayBack', 'Shi
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #6586056e
 import random
+from functools import partial
 
 import torch
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, allclose
 from ...positional_encoding import PositionalEncoding, sinusoids
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #0df667cd
-def _angles(n, d_model, exponent=None, first=0): # One exponent for each pair; None: that of the paper
-    i = torch.arange(d_model//2, dtype=torch.float64)
-    exponent = 2*i/d_model if exponent is None else exponent
-    return torch.arange(first, first + n, dtype=torch.float64)[:, None]/10000.**exponent
+def _pairs(d_model): return torch.arange(d_model//2, dtype=torch.float64)
 
 def _in_turns(a, b): return torch.stack([a, b], -1).flatten(1)  # a₀ b₀ a₁ b₁ …
 
-def _waves(angle): return _in_turns(angle.sin(), angle.cos())
+def _in_halves(a, b): return torch.cat([a, b], -1)
 
-def _pairs(d_model): return torch.arange(d_model//2, dtype=torch.float64)
+def _authors_angle(pos, i, d): return pos/10000.**(2*i/(d - 2))
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #912b560b
 class Sinusoids(Write):
@@ -52,95 +50,52 @@ def sinusoids(
         yield 5, 6
         yield 9, 16
 
-    class wrong:
-        def halves(n, d_model):
-            """all sines stand first, then all cosines, as in the authors' code; the printed formula takes turns:
-            column 2i is a sine, column 2i+1 the cosine of the same angle"""
-            angle = _angles(n, d_model)
-            return torch.cat([angle.sin(), angle.cos()], -1)
+    def model(n, d_model, first=0, angle=lambda pos, i, d: pos/10000.**(2*i/d),
+              cosine_angle=lambda angle, pos, i, d: angle, waves=lambda a, b: (a.sin(), b.cos()), lay=_in_turns):
+        where = torch.arange(first, first + n, dtype=torch.float64)[:, None], _pairs(d_model), d_model
+        turned = angle(*where)
+        return lay(*waves(turned, cosine_angle(turned, *where)))
 
-        def exchanged(n, d_model):
-            "sine and cosine are exchanged: column 2i is the sine, so that the row of position 0 is 0, 1, 0, 1, …"
-            angle = _angles(n, d_model)
-            return _in_turns(angle.cos(), angle.sin())
-
-        def from_one(n, d_model):
-            "the positions are counted from 1: the first row belongs to position 0, where all angles are 0"
-            return _waves(_angles(n, d_model, first=1))
-
-        def half_the_exponent(n, d_model):
-            "the exponent is i/d_model; the formula has 2i/d_model, and `torch.arange(0, d_model, 2)` gives these 2i"
-            return _waves(_angles(n, d_model, _pairs(d_model)/d_model))
-
-        def half_the_exponent_in_halves(n, d_model):
-            """two things: the exponent is i/d_model (the formula has 2i/d_model), and sines and cosines stand in two
-            halves (they take turns)"""
-            angle = _angles(n, d_model, _pairs(d_model)/d_model)
-            return torch.cat([angle.sin(), angle.cos()], -1)
-
-        def precedence(n, d_model):
-            "in Python `10000**a/b` is (10000**a)/b: put the exponent in brackets"
-            return _waves(_angles(n, d_model, 2*_pairs(d_model))/d_model)
-
-        def rounded_down(n, d_model):
-            "`//` rounds down: `2*i//d_model` is 0 for each pair, so all of them turn equally fast; write `/`"
-            return _waves(_angles(n, d_model, 2*_pairs(d_model)//d_model))
-
-        def no_column(n, d_model):
-            """positions and pairs both stand in a row; make the positions a column, `torch.arange(n)[:, None]`: a
-            column and a row make a table"""
-            return _waves(torch.arange(n)/10000.**(2*_pairs(d_model)/d_model))
-
-        def twice_the_exponent(n, d_model):
-            "the exponent is 4i/d_model: `torch.arange(0, d_model, 2)` gives 2i already, do not double it again"
-            return _waves(_angles(n, d_model, 4*_pairs(d_model)/d_model))
-
-        def own_rates(n, d_model):
-            "the cosines have exponents of their own, (2i+1)/d_model; a cosine has the same angle as the sine beside it"
-            i = _pairs(d_model)
-            return _in_turns(_angles(n, d_model).sin(), _angles(n, d_model, (2*i + 1)/d_model).cos())
-
-        def column_for_pair(n, d_model):
-            "i counts columns here, so the exponent runs to nearly 2; it counts pairs: columns 2i and 2i+1 share one i"
-            i = _pairs(d_model)
-            return _in_turns(_angles(n, d_model, 4*i/d_model).sin(), _angles(n, d_model, (4*i + 2)/d_model).cos())
-
-        def authors_divisor(n, d_model):
-            """the exponent is divided by d_model − 2: that is the authors' code, with a last wavelength of 10000·2π
-            exactly; the printed formula divides by d_model"""
-            return _waves(_angles(n, d_model, 2*_pairs(d_model)/(d_model - 2)))
-
-        def authors_code(n, d_model):
-            """this is the table of the authors' code, with sines and cosines in two halves and d_model − 2 in the
-            exponent; the printed formula takes turns and divides by d_model"""
-            angle = _angles(n, d_model, 2*_pairs(d_model)/(d_model - 2))
-            return torch.cat([angle.sin(), angle.cos()], -1)
-
-        def multiplied(n, d_model):
-            "the position is multiplied by 10000^(2i/d_model); divide, so that later pairs turn more slowly"
-            return _waves(_angles(n, d_model, -2*_pairs(d_model)/d_model))
-
-        def multiplied_in_float32(n, d_model):
-            "the position is multiplied by 10000^(2i/d_model); divide, so that later pairs turn more slowly"
-            return _waves(torch.arange(n)[:, None]*10000**(torch.arange(0, d_model, 2)/d_model))
-
-        def no_base(n, d_model):
-            "the rate is e^(−2i/d_model): the base 10000 is missing, so multiply the exponent by its logarithm"
-            return _waves(torch.arange(n)[:, None]*(-2*_pairs(d_model)/d_model).exp())
-
-        def only_sines(n, d_model):
-            "all columns are sines; the odd columns hold the cosine of the same angle"
-            angle = _angles(n, d_model)
-            return _in_turns(angle.sin(), angle.sin())
+    faults = {
+        'first': [('from-one', 1,
+                   "the positions are counted from 1: the first row belongs to position 0, where all angles are 0")],
+        'angle': [
+            ('half-the-exponent', lambda pos, i, d: pos/10000.**(i/d),
+             "the exponent is i/d_model; the formula has 2i/d_model, and `torch.arange(0, d_model, 2)` gives these 2i"),
+            ('twice-the-exponent', lambda pos, i, d: pos/10000.**(4*i/d),
+             "the exponent is 4i/d_model: `torch.arange(0, d_model, 2)` gives 2i already, do not double it again"),
+            ('precedence', lambda pos, i, d: pos/10000.**(2*i)/d, lambda pos, i, d: pos/(10000.**(2*i)/d),
+             "in Python `10000**a/b` is (10000**a)/b: put the exponent in brackets"),
+            ('rounded-down', lambda pos, i, d: pos/10000.**(2*i//d),
+             "`//` rounds down: `2*i//d_model` is 0 for each pair, so all of them turn equally fast; write `/`"),
+            ('no-column', lambda pos, i, d: pos.flatten()/10000.**(2*i/d), "positions and pairs both stand in a row; "
+             "make the positions a column, `torch.arange(n)[:, None]`: a column and a row make a table"),
+            ('authors-divisor', _authors_angle, "the exponent is divided by d_model − 2: that is the authors' code, "
+             "with a last wavelength of 10000·2π exactly; the printed formula divides by d_model"),
+            ('multiplied', lambda pos, i, d: pos*10000.**(2*i/d), lambda pos, i, d: pos.float()*10000**(2*i.float()/d),
+             "the position is multiplied by 10000^(2i/d_model); divide, so that later pairs turn more slowly"),
+            ('no-base', lambda pos, i, d: pos*(-2*i/d).exp(),
+             "the rate is e^(−2i/d_model): the base 10000 is missing, so multiply the exponent by its logarithm")],
+        'cosine_angle': [('own-rates', lambda angle, pos, i, d: pos/10000.**((2*i + 1)/d), "the cosines have exponents "
+                          "of their own, (2i+1)/d_model; a cosine has the same angle as the sine beside it")],
+        'waves': [('exchanged', lambda a, b: (a.cos(), b.sin()), "sine and cosine are exchanged: column 2i is the "
+                   "sine, so that the row of position 0 is 0, 1, 0, 1, …")],
+        'lay': [('halves', _in_halves, "all sines stand first, then all cosines, as in the authors' code; the printed "
+                 "formula takes turns: column 2i is a sine, column 2i+1 the cosine of the same angle")],
+        'whole': [
+            ('authors-code', partial(model, angle=_authors_angle, lay=_in_halves),
+             "this is the table of the authors' code, with sines and cosines in two halves and d_model − 2 in the "
+             "exponent; the printed formula takes turns and divides by d_model"),
+            ('column-for-pair', partial(model, angle=lambda pos, i, d: pos/10000.**(4*i/d),
+                                        cosine_angle=lambda angle, pos, i, d: pos/10000.**((4*i + 2)/d)),
+             "i counts columns here, so the exponent runs to nearly 2; it counts pairs: columns 2i and 2i+1 share one "
+             "i"),
+            ('only-sines', partial(model, waves=lambda a, b: (a.sin(), b.sin())),
+             "all columns are sines; the odd columns hold the cosine of the same angle")]}
+    properties = [('first-row', lambda table, n, d_model: allclose(table[0], torch.tensor([0., 1.]*(d_model//2))),
+                   "the row of position 0 is not 0, 1, 0, 1, …: all its angles are 0")]
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #f1c9198f
-class _Layer(PositionalEncoding):
-    def __init__(self, size, rule):
-        super().__init__(*size)
-        self.rule = rule
-
-    def forward(self, x, start=0): return self.rule(x, self.table, start)
-
 class Layer(Write):
     """The layer that adds positions
 
@@ -178,68 +133,46 @@ class PositionalEncoding(nn.Module):
         if weights: layer.load_state_dict(weights)
         return layer(x, start)
 
-    class wrong:
-        def no_start(*size):
-            "`start` is not used: a translator that writes word by word would put each word at position 0"
-            return _Layer(size, lambda x, table, start: x + table[:x.shape[1]])
+    def model(*size, rows=lambda x, table, start: table[start:start + x.shape[1]], add=lambda x, rows: x + rows):
+        class Net(PositionalEncoding):
+            def forward(self, x, start=0): return add(x, rows(x, self.table, start))
 
-        def start_only(*size):
-            "every token gets the row of `start`; only the first token stands there, the next one a row further"
-            return _Layer(size, lambda x, table, start: x + table[start])
+        return Net(*size)
 
-        def end_without_start(*size):
-            "the slice ends at n; it must end at start + n"
-            return _Layer(size, lambda x, table, start: x + table[start:x.shape[1]])
-
-        def no_end(*size):
-            "the slice has no end: all rows from `start` on are taken; it ends at start + n"
-            return _Layer(size, lambda x, table, start: x + table[start:])
-
-        def one_row_too_many(*size):
-            "the slice is one row too long: its end is not included, so it ends at start + n"
-            return _Layer(size, lambda x, table, start: x + table[start:start + x.shape[1] + 1])
-
-        def one_row_too_few(*size):
-            "the slice is one row too short: its end is not included, so it ends at start + n"
-            return _Layer(size, lambda x, table, start: x + table[start:start + x.shape[1] - 1])
-
-        def always_waves(*size):
-            "the waves are computed anew, so a learned table would never be used: take the rows of `self.table`"
-            return _Layer(size, lambda x, table, start: x + sinusoids(start + x.shape[1], x.shape[2])[start:])
-
-        def one_late(*size):
-            "each token gets the row after its own: the first token is at position `start` itself"
-            return _Layer(size, lambda x, table, start: x + table.roll(-1, 0)[start:start + x.shape[1]])
-
-        def sentence_axis(*size):
-            """the first axis is taken for the tokens, so all tokens of a sentence get the same position; here the batch
-            comes first, and n is `x.shape[1]`"""
-            return _Layer(size, lambda x, table, start: x + table[start:start + len(x), None])
-
-        def counted_sentences(*size):
-            "the number of rows is that of the sentences, `x.shape[0]`; the number of tokens is `x.shape[1]`"
-            return _Layer(size, lambda x, table, start: x + table[start:start + len(x)])
-
-        def width_for_length(*size):
-            "the number of rows is the width, `x.shape[-1]`; the number of tokens is `x.shape[1]`"
-            return _Layer(size, lambda x, table, start: x + table[start:start + x.shape[-1]])
-
-        def whole_table(*size):
-            "the whole table is added; take only the n rows from `start` on"
-            return _Layer(size, lambda x, table, start: x + table)
-
-        def encodings_alone(*size):
-            "these are the encodings alone; add them to `x`, or the words are lost"
-            return _Layer(size, lambda x, table, start: table[start:start + x.shape[1]])
-
-        def appended(*size):
-            "the encodings are appended, so the layers above would need twice the width; the paper adds them"
-            return _Layer(size, lambda x, table, start: torch.cat(
-                [x, table[start:start + x.shape[1]].expand_as(x)], -1))
-
-        def scaled(*size):
-            "`x` is multiplied by √d_model here; the embedding has done that already, so only add"
-            return _Layer(size, lambda x, table, start: x*x.shape[-1]**.5 + table[start:start + x.shape[1]])
+    faults = {
+        'add': [
+            ('encodings-alone', lambda x, rows: rows,
+             "these are the encodings alone; add them to `x`, or the words are lost"),
+            ('appended', lambda x, rows: torch.cat([x, rows.expand_as(x)], -1),
+             "the encodings are appended, so the layers above would need twice the width; the paper adds them"),
+            ('scaled', lambda x, rows: x*x.shape[-1]**.5 + rows,
+             "`x` is multiplied by √d_model here; the embedding has done that already, so only add")],
+        'rows': [
+            ('no-start', lambda x, table, start: table[:x.shape[1]],
+             "`start` is not used: a translator that writes word by word would put each word at position 0"),
+            ('start-only', lambda x, table, start: table[start],
+             "every token gets the row of `start`; only the first token stands there, the next one a row further"),
+            ('end-without-start', lambda x, table, start: table[start:x.shape[1]],
+             "the slice ends at n; it must end at start + n"),
+            ('no-end', lambda x, table, start: table[start:],
+             "the slice has no end: all rows from `start` on are taken; it ends at start + n"),
+            ('one-row-too-many', lambda x, table, start: table[start:start + x.shape[1] + 1],
+             "the slice is one row too long: its end is not included, so it ends at start + n"),
+            ('one-row-too-few', lambda x, table, start: table[start:start + x.shape[1] - 1],
+             "the slice is one row too short: its end is not included, so it ends at start + n"),
+            ('always-waves', lambda x, table, start: sinusoids(start + x.shape[1], x.shape[2])[start:],
+             "the waves are computed anew, so a learned table would never be used: take the rows of `self.table`"),
+            ('one-late', lambda x, table, start: table.roll(-1, 0)[start:start + x.shape[1]],
+             "each token gets the row after its own: the first token is at position `start` itself"),
+            ('sentence-axis', lambda x, table, start: table[start:start + len(x), None],
+             "the first axis is taken for the tokens, so all tokens of a sentence get the same position; here the "
+             "batch comes first, and n is `x.shape[1]`"),
+            ('counted-sentences', lambda x, table, start: table[start:start + len(x)],
+             "the number of rows is that of the sentences, `x.shape[0]`; the number of tokens is `x.shape[1]`"),
+            ('width-for-length', lambda x, table, start: table[start:start + x.shape[-1]],
+             "the number of rows is the width, `x.shape[-1]`; the number of tokens is `x.shape[1]`"),
+            ('whole-table', lambda x, table, start: table,
+             "the whole table is added; take only the n rows from `start` on")]}
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #46829b3a
 class WhichColumn(Value):
@@ -299,34 +232,16 @@ class WayBack(Write):
 
     def right(M): return M.T
 
-    class wrong:
-        def unchanged(M):
-            "this goes k steps further, not back"
-            return M
-
-        def negative(M):
-            "the sign of every number is changed: that turns by half a circle more; only the sines change theirs"
-            return -M
-
-        def reciprocal(M):
-            "1/x for each number is not the inverse of the matrix, and 1/0 is infinite"
-            return 1/M
-
-        def upside_down(M):
-            "rows or columns are exchanged from first to last; rows must become columns"
-            return M.flip(0)
-
-        def left_right(M):
-            "rows or columns are exchanged from first to last; rows must become columns"
-            return M.flip(1)
-
-        def half_turned(M):
-            "this turns back and half a circle on: in the transpose the cosines keep their sign"
-            return -M.T
-
-        def twice(M):
-            "this goes 2k steps further"
-            return M @ M
+    faults = {'whole': [
+        ('unchanged', lambda M: M, "this goes k steps further, not back"),
+        ('negative', lambda M: -M,
+         "the sign of every number is changed: that turns by half a circle more; only the sines change theirs"),
+        ('reciprocal', lambda M: 1/M, "1/x for each number is not the inverse of the matrix, and 1/0 is infinite"),
+        ('upside-down', lambda M: M.flip(0), lambda M: M.flip(1),
+         "rows or columns are exchanged from first to last; rows must become columns"),
+        ('half-turned', lambda M: -M.T,
+         "this turns back and half a circle on: in the transpose the cosines keep their sign"),
+        ('twice', lambda M: M @ M, "this goes 2k steps further")]}
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #a3a42286
 class ShiftedStart(Write):
@@ -355,34 +270,19 @@ class ShiftedStart(Write):
 
     def right(n, max_len): return torch.randint(max_len - n + 1, (1,)).item()
 
-    class wrong:
-        def last_row_missing(n, max_len):
-            "the last start never comes, so the last row of the table is never trained: there are max_len − n + 1"
-            return random.randrange(max_len - n)
-
-        def no_room(n, max_len):
-            "any row may be the start, so the end of the sequence falls off the table"
-            return random.randrange(max_len)
-
-        def behind_the_table(n, max_len):
-            "any row may be the start, and even the one after the last, so the end of the sequence falls off the table"
-            return random.randint(0, max_len)
-
-        def one_too_far(n, max_len):
-            "one start is too far: the last token would stand at row max_len, and the last row is max_len − 1"
-            return random.randrange(max_len - n + 2)
-
-        def from_one(n, max_len):
-            "the start 0 never comes"
-            return random.randint(1, max_len - n)
-
-        def counted_from_one(n, max_len):
-            "the starts are counted from 1: 0 never comes, and the last one is too far by a row"
-            return random.randint(1, max_len - n + 1)
-
-        def fixed(n, max_len):
-            "it is always 0: nothing is shifted"
-            return 0
+    faults = {'whole': [
+        ('last-row-missing', lambda n, max_len: random.randrange(max_len - n),
+         "the last start never comes, so the last row of the table is never trained: there are max_len − n + 1"),
+        ('no-room', lambda n, max_len: random.randrange(max_len),
+         "any row may be the start, so the end of the sequence falls off the table"),
+        ('behind-the-table', lambda n, max_len: random.randint(0, max_len),
+         "any row may be the start, and even the one after the last, so the end of the sequence falls off the table"),
+        ('one-too-far', lambda n, max_len: random.randrange(max_len - n + 2),
+         "one start is too far: the last token would stand at row max_len, and the last row is max_len − 1"),
+        ('from-one', lambda n, max_len: random.randint(1, max_len - n), "the start 0 never comes"),
+        ('counted-from-one', lambda n, max_len: random.randint(1, max_len - n + 1),
+         "the starts are counted from 1: 0 never comes, and the last one is too far by a row"),
+        ('fixed', lambda n, max_len: 0, "it is always 0: nothing is shifted")]}
 
 # %% ../../../nbs/course/tasks/05_positional_encoding.ipynb #29a6cf13
 class Base(Value):
