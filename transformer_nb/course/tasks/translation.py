@@ -111,6 +111,9 @@ def in_order(
         'place': [
             ('order-of-batches', lambda rows, found, order: _one_list(rows, found),
              "the answers stand in the order of the batches: send each of them back to the place of its row"),
+            ('empty-rows-dropped', lambda *found: [out for out in _placed(*found) if out],
+             "empty rows have left no trace, so all that follow are shifted: each row needs an answer, if an empty "
+             "one"),
             ('order-of-batches-shorter', lambda rows, found, order: found,
              "the answers stand in the order of the batches, and the empty rows have none: send each answer back to "
              "the "
@@ -118,9 +121,6 @@ def in_order(
             ('applied-twice', lambda rows, found, order: [_one_list(rows, found)[i] for i in _by_length(rows)],
              "the answers are sorted once more instead of back: the k-th of them belongs to row `order[k]`, so write "
              "`found[order[k]] = answers[k]`"),
-            ('empty-rows-dropped', lambda *found: [out for out in _placed(*found) if out],
-             "empty rows have left no trace, so all that follow are shifted: each row needs an answer, if an empty "
-             "one"),
             ('none-for-empty-rows', lambda *found: _placed(*found, None),
              "the empty rows get None instead of an empty list")],
         'whole': [
@@ -238,13 +238,6 @@ class LogProbability(Write):
              "the softmax runs over the wrong axis: it is the tokens that compete, and they are the last one"),
             ('probabilities-added', lambda logits: logits.softmax(-1),
              "probabilities are added; they would have to be multiplied, and their *logarithms* are added")],
-        'beside': [
-            ('last-place-dropped', lambda logits, target: (logits[:, :-1], target[:, :-1]),
-             "the last place is dropped, and in the longest row that is EOS; only padding does not count"),
-            ('shifted-back', lambda logits, target: (logits[:, 1:], target[:, :-1]),
-             "shifted by one: the scores at place t are about token t, not about the token before it"),
-            ('shifted', lambda logits, target: (logits[:, :-1], target[:, 1:]),
-             "shifted by one: the scores at place t are about token t already, since BOS stands before the input")],
         'take': [
             ('best-tokens', lambda logp, target: logp.amax(-1),
              "these are the model's own favourites; take the log-probabilities of the tokens of `target`")],
@@ -255,6 +248,13 @@ class LogProbability(Write):
              "this takes 0 for the padding, whatever `pad_id` says"),
             ('end-forgotten', lambda logp, target, pad_id: logp.masked_fill((target == pad_id) | (target == 2), 0.),
              "EOS is left out: that a sentence ends *here* is a part of what the model predicts")],
+        'beside': [
+            ('last-place-dropped', lambda logits, target: (logits[:, :-1], target[:, :-1]),
+             "the last place is dropped, and in the longest row that is EOS; only padding does not count"),
+            ('shifted-back', lambda logits, target: (logits[:, 1:], target[:, :-1]),
+             "shifted by one: the scores at place t are about token t, not about the token before it"),
+            ('shifted', lambda logits, target: (logits[:, :-1], target[:, 1:]),
+             "shifted by one: the scores at place t are about token t already, since BOS stands before the input")],
         'add': [
             ('mean', lambda logp, target, pad_id: logp.sum(1)/(target != pad_id).sum(1), lambda logp, *_: logp.mean(1),
              "that is the mean over the tokens; the log-probability of the whole is the sum"),
