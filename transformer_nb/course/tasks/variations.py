@@ -144,10 +144,8 @@ def noise(
              "these are differences from the first row, so its own accidents are in all of them; use the runs "
              "themselves")],
         'freedom': [
-            ('all-runs', lambda R, S: R*S,
-             "divided by R · S: the means have used up some of these degrees of freedom"),
-            ('one-less', lambda R, S: R*S - 1,
-             "divided by R · S − 1, as `std` does: more than one mean was taken off"),
+            ('all-runs', lambda R, S: R*S, "divided by R · S: the means have used up some of these degrees of freedom"),
+            ('one-less', lambda R, S: R*S - 1, "divided by R · S − 1, as `std` does: more than one mean was taken off"),
             ('rows-of-freedom', lambda R, S: R*(S - 1),
              "the divisor R (S − 1) forgets that the seeds' means were taken off, too")],
         'give': [
