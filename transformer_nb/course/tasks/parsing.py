@@ -117,6 +117,10 @@ def _spoiled(g, tree):
 def _closings(label, labels): # How many of the open constituents a closing bracket closes
     return labels[::-1].index(label) + 1 if label in labels else 0
 
+def _close(stack, keep):
+    label, kids = stack.pop()
+    if keep(kids): stack[-1].kids.append(Tree(label, tuple(kids)))
+
 def _rest_first(take_rest, close_all):
     take_rest()
     close_all()
@@ -169,19 +173,15 @@ def repair(
               join=lambda roots: roots[0] if len(roots) == 1 else _under_top(roots)):
         left, stack = turn(words), [Tree('TOP', [])]
 
-        def close():
-            label, kids = stack.pop()
-            if keep(kids): stack[-1].kids.append(Tree(label, tuple(kids)))
-
         def close_all():
-            while len(stack) > 1: close()
+            while len(stack) > 1: _close(stack, keep)
 
         def take_rest(): taker(stack).kids.extend(Tree('XX', word) for word in rest(left))
 
         for token in line.split():
             if token[0] == '(': stack.append(Tree(token[1:], []))
             elif token[0] == ')':
-                for _ in range(closings(token[1:], [node.label for node in stack[1:]])): close()
+                for _ in range(closings(token[1:], [node.label for node in stack[1:]])): _close(stack, keep)
             elif is_left(left): stack[-1].kids.append(Tree(token, left.pop()))
         end(take_rest, close_all)
         return join(stack[0].kids)

@@ -26,8 +26,8 @@ def _cut(order, size): return [order[k:k + size] for k in range(0, len(order), s
 def _one_list(rows, found): # Of the answers, in the order of the batches, and an empty list for each row that has none
     return found + [[]]*(len(rows) - len(found))
 
-def _placed(rows, found, order, empty=[]): # Each answer at the place of its row, `empty` elsewhere
-    out = [empty]*len(rows)
+def _placed(rows, found, order): # Each answer at the place of its row, an empty list elsewhere
+    out = [[] for _ in rows]
     for i, answer in zip(order, found): out[i] = answer
     return out
 
@@ -121,7 +121,7 @@ def in_order(
             ('applied-twice', lambda rows, found, order: [_one_list(rows, found)[i] for i in _by_length(rows)],
              "the answers are sorted once more instead of back: the k-th of them belongs to row `order[k]`, so write "
              "`found[order[k]] = answers[k]`"),
-            ('none-for-empty-rows', lambda *found: _placed(*found, None),
+            ('none-for-empty-rows', lambda *found: [out or None for out in _placed(*found)],
              "the empty rows get None instead of an empty list")],
         'whole': [
             ('in-their-batches',
