@@ -46,10 +46,12 @@ def _text(found):
 _SMALL = '(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))'
 
 # %% ../../../nbs/course/tasks/18_parsing.ipynb #03960ecf
-def _line(tree, opening='({0}', closing='){0}', leaf='{0}'): # Linearised in another form
+def _line(tree, leaf='{0}', closing='){0}', between=' ', before=' '): # Linearised, perhaps in another form
     if tree.is_leaf: return leaf.format(tree.label, tree.kids)
-    kids = [_line(kid, opening, closing, leaf) for kid in tree.kids]
-    return ' '.join([opening.format(tree.label), *kids, closing.format(tree.label)])
+    kids = [_line(kid, leaf, closing, between, before) for kid in tree.kids]
+    return f'({tree.label} ' + between.join(kids) + before + closing.format(tree.label)
+
+def _first_level(tree): return ' '.join([f'({tree.label}', *(kid.label for kid in tree.kids), f'){tree.label}'])
 
 class Linearise(Write):
     """A tree as a line
@@ -72,67 +74,38 @@ class Linearise(Write):
         found = answer(*_read(text))
         return ' '.join(found.split()) if isinstance(found, str) else found
 
-    class wrong:
-        def words(tree):
-            "the words stand in this line; they are in the input already, so write their tags"
-            return _line(tree, leaf='{1}')
-
-        def tags_and_words(tree):
-            "tags *and* words: the words are in the input already, so write the tags alone"
-            return _line(tree, leaf='{0} {1}')
-
-        def as_treebank(tree):
-            "that is the form of a treebank; here the words are left out, and a closing bracket names its constituent"
-            return str(tree)
-
-        def no_label(tree):
-            "the closing brackets have no label: `)NP`, not `)`"
-            return _line(tree, closing=')')
-
-        def label_before(tree):
-            "the label comes after the bracket also where it closes: `)NP`, not `NP)`"
-            return _line(tree, closing='{0})')
-
-        def leaf_in_brackets(tree):
-            "a leaf is no constituent: its tag stands alone, without brackets"
-            return _line(tree, leaf='({0} ){0}')
-
-        def words_in_brackets(tree):
-            "tags and words, with brackets around them; a leaf is no constituent: write its tag alone"
-            return _line(tree, leaf='({0} {1} ){0}')
-
-        def no_space_between(tree):
-            "the parts stick together: put a space between any two tokens"
-            if tree.is_leaf: return tree.label
-            return f"({tree.label} {''.join(map(Linearise.wrong.no_space_between, tree.kids))} ){tree.label}"
-
-        def opened_leaves(tree):
-            "a leaf is no constituent: write its tag, without an opening bracket that is never closed"
-            return _line(tree, leaf='({0}')
-
-        def not_closed(tree):
-            "no constituent is closed, so where they end cannot be known"
-            return _line(tree, closing='')
-
-        def without_space(tree):
-            "the closing brackets stick to the token before them: put a space between any two tokens"
-            return linearise(tree).replace(' )', ')')
-
-        def without_tags(tree):
-            "the tags are missing: they say where the words stand among the brackets"
-            return _line(tree, leaf='')
-
-        def tags_alone(tree):
-            "these are the tags alone; which words belong together is what the brackets say"
-            return ' '.join(leaf.label for leaf in leaves(tree))
-
-        def first_level(tree):
-            "only the labels of the first parts are there; each part has parts again: let the function call itself"
-            return ' '.join([f'({tree.label}', *(kid.label for kid in tree.kids), f'){tree.label}'])
-
-        def outermost_missing(tree):
-            "the outermost constituent is missing"
-            return ' '.join(map(linearise, tree.kids))
+    model = _line
+    faults = {
+        'leaf': [
+            ('words', '{1}', "the words stand in this line; they are in the input already, so write their tags"),
+            ('tags-and-words', '{0} {1}',
+             "tags *and* words: the words are in the input already, so write the tags alone"),
+            ('leaf-in-brackets', '({0} ){0}', '({0})',
+             "a leaf is no constituent: its tag stands alone, without brackets"),
+            ('words-in-brackets', '({0} {1} ){0}', '({0} {1})',
+             "tags and words, with brackets around them; a leaf is no constituent: write its tag alone"),
+            ('opened-leaves', '({0}',
+             "a leaf is no constituent: write its tag, without an opening bracket that is never closed"),
+            ('without-tags', '', "the tags are missing: they say where the words stand among the brackets")],
+        'closing': [
+            ('no-label', ')', "the closing brackets have no label: `)NP`, not `)`"),
+            ('label-before', '{0})', "the label comes after the bracket also where it closes: `)NP`, not `NP)`"),
+            ('not-closed', '', "no constituent is closed, so where they end cannot be known")],
+        'between': [
+            ('no-space-between', '', "the parts stick together: put a space between any two tokens")],
+        'before': [
+            ('without-space', '',
+             "the closing brackets stick to the token before them: put a space between any two tokens")],
+        'whole': [
+            ('as-treebank', str,
+             "that is the form of a treebank; here the words are left out, and a closing bracket names its "
+             "constituent"),
+            ('tags-alone', lambda tree: ' '.join(leaf.label for leaf in leaves(tree)),
+             "these are the tags alone; which words belong together is what the brackets say"),
+            ('first-level', _first_level,
+             "only the labels of the first parts are there; each part has parts again: let the function call itself"),
+            ('outermost-missing', lambda tree: ' '.join(map(linearise, tree.kids)),
+             "the outermost constituent is missing")]}
 
 # %% ../../../nbs/course/tasks/18_parsing.ipynb #532d4d76
 def _spoiled(g, tree):
@@ -141,37 +114,18 @@ def _spoiled(g, tree):
     others = [f'{mark}{label}' for mark in '()' for label in _LABELS[:3]] + ['NN']
     return ' '.join(filter(None, (_pick(g, (t, t, t, t, '', _pick(g, others))) for t in tokens)))
 
-def _closings(label, stack, slips): # How many of the open constituents a closing bracket closes
-    labels = [node.label for node in stack[1:]]
-    if 'any label' in slips: return min(1, len(labels))
-    if 'the innermost alone' in slips: return int(labels[-1:] == [label])
-    if label not in labels: return len(labels) if 'all of them' in slips else 0
-    return len(labels) - labels.index(label) if 'the outermost' in slips else labels[::-1].index(label) + 1
+def _closings(label, labels): # How many of the open constituents a closing bracket closes
+    return labels[::-1].index(label) + 1 if label in labels else 0
 
-def _close(stack, slips):
+def _close(stack, keep):
     label, kids = stack.pop()
-    if kids or 'keeps the empty' in slips: stack[-1].kids.append(Tree(label, tuple(kids)))
+    if keep(kids): stack[-1].kids.append(Tree(label, tuple(kids)))
 
-def _entered(line, left, slips): # What is open when the line is read
-    stack = [Tree('TOP', [])]
-    for token in line.split():
-        if token[0] == '(': stack.append(Tree(token[1:], []))
-        elif token[0] == ')':
-            for _ in range(_closings(token[1:], stack, slips)): _close(stack, slips)
-        elif left or 'tags without end' in slips: stack[-1].kids.append(Tree(token, left.pop()))
-    return stack
+def _rest_first(take_rest, close_all):
+    take_rest()
+    close_all()
 
-def _mended(line, words, *slips):
-    "What `repair` does, with slips."
-    left = words if 'from the end' in slips else words[::-1]
-    stack = _entered(line, left, slips)
-    while len(stack) > 1 and 'closes first' in slips: _close(stack, slips)
-    rest = left if 'rest backwards' in slips else [] if 'loses the rest' in slips else left[::-1]
-    taker = stack[:2][-1] if 'the outermost takes the rest' in slips else stack[-1]
-    taker.kids.extend(Tree('XX', word) for word in rest)
-    while len(stack) > 1 and 'loses what is open' not in slips: _close(stack, slips)
-    roots = stack[0].kids
-    return roots[0] if len(roots) == 1 and 'always TOP' not in slips else Tree('TOP', tuple(roots))
+def _under_top(roots): return Tree('TOP', tuple(roots))
 
 class Repair(Write):
     """Whatever comes in, a tree comes out
@@ -214,74 +168,63 @@ def repair(
 
     def run(answer, line, words): return _text(answer(line, words))
 
-    class wrong:
-        def any_label(line, words):
-            "every closing bracket closes what was opened last here; `)X` closes the innermost open *X*, and all inside"
-            return _mended(line, words, 'any label')
+    def model(line, words, turn=lambda words: words[::-1], closings=_closings, keep=bool, is_left=bool,
+              rest=lambda left: left[::-1], taker=lambda stack: stack[-1], end=_rest_first,
+              join=lambda roots: roots[0] if len(roots) == 1 else _under_top(roots)):
+        left, stack = turn(words), [Tree('TOP', [])]
 
-        def innermost_alone(line, words):
-            """`)X` is ignored here unless X was opened last; if an X is open further out, close it with all that was
-            opened inside"""
-            return _mended(line, words, 'the innermost alone')
+        def close_all():
+            while len(stack) > 1: _close(stack, keep)
 
-        def all_of_them(line, words):
-            "if no X is open, `)X` closes everything here; ignore it"
-            return _mended(line, words, 'all of them')
+        def take_rest(): taker(stack).kids.extend(Tree('XX', word) for word in rest(left))
 
-        def outermost(line, words):
-            "`)X` closes the outermost open X here; an NP inside an NP closes first: look from the end of the stack"
-            return _mended(line, words, 'the outermost')
+        for token in line.split():
+            if token[0] == '(': stack.append(Tree(token[1:], []))
+            elif token[0] == ')':
+                for _ in range(closings(token[1:], [node.label for node in stack[1:]])): _close(stack, keep)
+            elif is_left(left): stack[-1].kids.append(Tree(token, left.pop()))
+        end(take_rest, close_all)
+        return join(stack[0].kids)
 
-        def empty_ones(line, words):
-            "a constituent without a word is kept; drop it when it closes"
-            return _mended(line, words, 'keeps the empty')
-
-        def tags_without_words(line, words):
-            "a tag comes when all words are used up; ignore it"
-            return _mended(line, words, 'tags without end')
-
-        def tags_without_words_by_index(line, words):
-            "a tag comes when all words are used up; ignore it"
-            try: return _mended(line, words, 'tags without end')
-            except IndexError: raise IndexError('list index out of range') from None
-
-        def loses_the_rest(line, words):
-            "words without a tag are lost: at the end they go into the innermost open constituent, under XX"
-            return _mended(line, words, 'loses the rest')
-
-        def closes_first(line, words):
-            "everything is closed before the last words come: they belong into the innermost constituent that is open"
-            return _mended(line, words, 'closes first')
-
-        def outermost_takes_the_rest(line, words):
-            "the last words go into the outermost open constituent here; they belong into the innermost one"
-            return _mended(line, words, 'the outermost takes the rest')
-
-        def rest_backwards(line, words):
-            "the words that are left come in the wrong order: what is taken from the end of a list comes backwards"
-            return _mended(line, words, 'rest backwards')
-
-        def words_backwards(line, words):
-            "`words.pop()` takes the last word; the first tag belongs to the first one"
-            return _mended(line, words, 'from the end')
-
-        def loses_what_is_open(line, words):
-            "what is still open at the end is lost: close it"
-            return _mended(line, words, 'loses what is open')
-
-        def always_top(line, words):
-            "a single tree needs no TOP above it"
-            return _mended(line, words, 'always TOP')
-
-        def first_root(line, words):
-            "only the first of several trees is given back, and the words of the others are lost: put all under TOP"
-            found = _mended(line, words, 'always TOP')
-            return found.kids[0] if found.kids else found
-
-        def last_root(line, words):
-            "only the last of several trees is given back, and the words of the others are lost: put all under TOP"
-            found = _mended(line, words, 'always TOP')
-            return found.kids[-1] if found.kids else found
+    faults = {
+        'turn': [
+            ('words-backwards', list, "`words.pop()` takes the last word; the first tag belongs to the first one")],
+        'closings': [
+            ('any-label', lambda label, labels: min(1, len(labels)),
+             "every closing bracket closes what was opened last here; `)X` closes the innermost open *X*, and all "
+             "inside"),
+            ('innermost-alone', lambda label, labels: int(labels[-1:] == [label]),
+             "`)X` is ignored here unless X was opened last; if an X is open further out, close it with all that was "
+             "opened inside"),
+            ('all-of-them', lambda label, labels: _closings(label, labels) or len(labels),
+             "if no X is open, `)X` closes everything here; ignore it"),
+            ('outermost', lambda label, labels: len(labels) - labels.index(label) if label in labels else 0,
+             "`)X` closes the outermost open X here; an NP inside an NP closes first: look from the end of the stack")],
+        'keep': [
+            ('empty-ones', lambda kids: True, "a constituent without a word is kept; drop it when it closes")],
+        'is_left': [
+            ('tags-without-words', lambda left: True, lambda left: left[0],  # `pop` or the index fails
+             "a tag comes when all words are used up; ignore it")],
+        'end': [
+            ('loses-the-rest', lambda take_rest, close_all: close_all(),
+             "words without a tag are lost: at the end they go into the innermost open constituent, under XX"),
+            ('closes-first', lambda take_rest, close_all: (close_all(), take_rest()),
+             "everything is closed before the last words come: they belong into the innermost constituent that is "
+             "open"),
+            ('loses-what-is-open', lambda take_rest, close_all: take_rest(),
+             "what is still open at the end is lost: close it")],
+        'taker': [
+            ('outermost-takes-the-rest', lambda stack: stack[:2][-1],
+             "the last words go into the outermost open constituent here; they belong into the innermost one")],
+        'rest': [
+            ('rest-backwards', lambda left: left,
+             "the words that are left come in the wrong order: what is taken from the end of a list comes backwards")],
+        'join': [
+            ('always-top', _under_top, "a single tree needs no TOP above it"),
+            ('first-root', lambda roots: roots[0] if roots else _under_top([]),
+             "only the first of several trees is given back, and the words of the others are lost: put all under TOP"),
+            ('last-root', lambda roots: roots[-1] if roots else _under_top([]),
+             "only the last of several trees is given back, and the words of the others are lost: put all under TOP")]}
 
 # %% ../../../nbs/course/tasks/18_parsing.ipynb #bbc46857
 def _nodes(tree, start=0):
@@ -291,16 +234,7 @@ def _nodes(tree, start=0):
         yield from _nodes(kid, start)
         start += len(leaves(kid))
 
-def _counted(tree, place, leave_out=lambda node: node.is_leaf or node.label == 'TOP', empty=False, merge=True):
-    "What `brackets` does, by other rules."
-    found = Counter()
-    for node, start, end in _nodes(tree):
-        if leave_out(node) or place[start] >= place[end] and not empty: continue
-        found['ADVP' if node.label == 'PRT' and merge else node.label, place[start], place[end]] += 1
-    return found
-
-def _changed(found, change): # Every bracket replaced by what `change` makes of it
-    return Counter([change(*bracket) for bracket in found.elements()])
+def _is_root(node, tree): return node is (tree.kids[0] if tree.label == 'TOP' else tree)
 
 class Brackets(Write):
     """Which brackets count?
@@ -336,99 +270,60 @@ def brackets(
         times = {key: localized(" ({n} times)", n=n) if n != 1 else '' for key, n in found.items()}
         return tuple(sorted(f"{names[key]}{times[key]}" for key in found))
 
-    class wrong:
-        def tags(tree, place):
-            "tags are counted, too; a bracket is a constituent: leave out the leaves"
-            return _counted(tree, place, lambda node: node.label == 'TOP')
+    def model(tree, place, counts=lambda node, tree: not node.is_leaf, scored=lambda label: label != 'TOP',
+              walk=_nodes, holds=lambda place, i, j: place[i] < place[j],
+              name=lambda label: 'ADVP' if label == 'PRT' else label,
+              write=lambda label, i, j, place: (label, place[i], place[j]), count=Counter):
+        return count([write(name(node.label), i, j, place) for node, i, j in walk(tree)
+                      if counts(node, tree) and scored(node.label) and holds(place, i, j)])
 
-        def top(tree, place):
-            "TOP is counted; every tree has it, so it would always be right"
-            return _counted(tree, place, lambda node: node.is_leaf)
-
-        def once(tree, place):
-            "each bracket is counted once, as in a set; NP over NP, both over the same words, counts twice"
-            return Counter(set(brackets(tree, place)))
-
-        def punctuation(tree, place):
-            "punctuation is counted as words: use `place[i]`, not i itself"
-            return _counted(tree, range(len(place)))
-
-        def punctuation_alone(tree, place):
-            "a constituent that holds only punctuation is counted: there its start and its end are equal"
-            return _counted(tree, place, empty=True)
-
-        def word_numbers(tree, place):
-            "start and end are numbers of words, punctuation counted: use `place[i]`, not i itself"
-            every = _counted(tree, range(len(place))).elements()
-            return Counter([(label, a, b) for label, a, b in every if place[a] < place[b]])
-
-        def single_words(tree, place):
-            "constituents over a single word are left out; they count, only tags do not"
-            return _counted(tree, place, lambda node: node.label == 'TOP' or len(leaves(node)) == 1)
-
-        def two_rules(tree, place):
-            "two rules are missing: `PRT` counts as ADVP, and a constituent that holds only punctuation is none"
-            return _counted(tree, place, empty=True, merge=False)
-
-        def four_rules(tree, place):
-            "everything is counted; leave out tags, TOP and what holds only punctuation, and write ADVP for `PRT`"
-            return _counted(tree, place, lambda node: False, empty=True, merge=False)
-
-        def particles(tree, place):
-            "`PRT` and `ADVP` must count as the same label: write ADVP for both"
-            return _counted(tree, place, merge=False)
-
-        def all_as_particles(tree, place):
-            "right, but `PRT` is written for both: the label that stands for both is ADVP"
-            return _changed(brackets(tree, place), lambda label, a, b: ('PRT' if label == 'ADVP' else label, a, b))
-
-        def chains(tree, place):
-            "a constituent over a single other one is left out; each one of a chain counts"
-            return _counted(tree, place, lambda node: node.is_leaf or node.label == 'TOP' or
-                            len(node.kids) == 1 and not node.kids[0].is_leaf)
-
-        def without_root(tree, place):
-            "the outermost constituent is left out; only `TOP` does not count"
-            root = tree.kids[0] if tree.label == 'TOP' else tree
-            return _counted(tree, place, lambda node: node.is_leaf or node.label == 'TOP' or node is root)
-
-        def without_top_root(tree, place):
-            "whatever stands at the root is left out; only a `TOP` does not count"
-            return _counted(tree, place, lambda node: node.is_leaf or node is tree)
-
-        def last_word(tree, place):
-            "the end is one too small: it is the place *after* the last word"
-            return _changed(brackets(tree, place), lambda label, a, b: (label, a, b - 1))
-
-        def before_last(tree, place):
-            "`place[j - 1]` is the place *before* the last word; the end is `place[j]`"
-            every = _counted(tree, range(len(place))).elements()
-            return Counter([(label, place[a], place[b - 1]) for label, a, b in every if place[a] < place[b]])
-
-        def from_one(tree, place):
-            "the start is one too large: it is the place *before* the first word, and 0 at the beginning"
-            return _changed(brackets(tree, place), lambda label, a, b: (label, a + 1, b))
-
-        def from_one_both(tree, place):
-            "all places are one too large: before the first word is 0"
-            return _changed(brackets(tree, place), lambda label, a, b: (label, a + 1, b + 1))
-
-        def length(tree, place):
-            "the third entry is the number of words, but the task asks for the place where the constituent ends"
-            return _changed(brackets(tree, place), lambda label, a, b: (label, a, b - a))
-
-        def no_label(tree, place):
-            "the labels are missing: an NP and a VP over the same words are different brackets"
-            return _changed(brackets(tree, place), lambda label, a, b: (a, b))
-
-        def same_start(tree, place):
-            "the parts of a constituent all begin at its start: each one begins where the one before it ends"
-            found = Counter()
-            for node, _, _ in _nodes(tree):
-                end = len(leaves(node))
-                if not node.is_leaf and node.label != 'TOP' and place[end]:
-                    found['ADVP' if node.label == 'PRT' else node.label, 0, place[end]] += 1
-            return found
+    faults = {
+        'counts': [
+            ('tags', lambda node, tree: True,
+             "tags are counted, too; a bracket is a constituent: leave out the leaves"),
+            ('single-words', lambda node, tree: len(leaves(node)) > 1,
+             "constituents over a single word are left out; they count, only tags do not"),
+            ('chains', lambda node, tree: not node.is_leaf and (len(node.kids) > 1 or node.kids[0].is_leaf),
+             "a constituent over a single other one is left out; each one of a chain counts"),
+            ('without-root', lambda node, tree: not node.is_leaf and not _is_root(node, tree),
+             "the outermost constituent is left out; only `TOP` does not count"),
+            ('without-top-root', lambda node, tree: not node.is_leaf and node is not tree,
+             "whatever stands at the root is left out; only a `TOP` does not count")],
+        'scored': [
+            ('top', lambda label: True, "TOP is counted; every tree has it, so it would always be right")],
+        'holds': [
+            ('punctuation-alone', lambda place, i, j: True,
+             "a constituent that holds only punctuation is counted: there its start and its end are equal")],
+        'name': [
+            ('particles', str, "`PRT` and `ADVP` must count as the same label: write ADVP for both"),
+            ('all-as-particles', lambda label: 'PRT' if label == 'ADVP' else label,
+             "`PRT` is written for both: the label that stands for both is ADVP")],
+        'walk': [
+            ('same-start', lambda tree: [(node, 0, len(leaves(node))) for node, *_ in _nodes(tree)],
+             "the parts of a constituent all begin at its start: each one begins where the one before it ends")],
+        'write': [
+            ('word-numbers', lambda label, i, j, place: (label, i, j),
+             "start and end are numbers of words, punctuation counted: use `place[i]`, not i itself"),
+            ('last-word', lambda label, i, j, place: (label, place[i], place[j] - 1),
+             "the end is one too small: it is the place *after* the last word"),
+            ('before-last', lambda label, i, j, place: (label, place[i], place[j - 1]),
+             "`place[j - 1]` is the place *before* the last word; the end is `place[j]`"),
+            ('from-one', lambda label, i, j, place: (label, place[i] + 1, place[j]),
+             "the start is one too large: it is the place *before* the first word, and 0 at the beginning"),
+            ('from-one-both', lambda label, i, j, place: (label, place[i] + 1, place[j] + 1),
+             "all places are one too large: before the first word is 0"),
+            ('length', lambda label, i, j, place: (label, place[i], place[j] - place[i]),
+             "the third entry is the number of words, but the task asks for the place where the constituent ends"),
+            ('no-label', lambda label, i, j, place: (place[i], place[j]),
+             "the labels are missing: an NP and a VP over the same words are different brackets")],
+        'count': [
+            ('once', lambda found: Counter(set(found)),
+             "each bracket is counted once, as in a set; NP over NP, both over the same words, counts twice")],
+        'whole': [
+            ('punctuation', lambda tree, place: brackets(tree, range(len(place))),
+             "punctuation is counted as words: use `place[i]`, not i itself"),
+            ('four-rules', lambda tree, place: Counter((node.label, place[i], place[j]) for node, i, j in _nodes(tree)),
+             "everything is counted; leave out tags, TOP and what holds only punctuation, and write ADVP for `PRT`")]}
 
 # %% ../../../nbs/course/tasks/18_parsing.ipynb #f6afeb41
 class ByHand(Value):
@@ -473,20 +368,14 @@ class ByHand(Value):
              0: ('exact', "that is the share of faultless trees; count brackets")}
 
 # %% ../../../nbs/course/tasks/18_parsing.ipynb #e1b8b649
-def _is_sound(line, n, *slips):
-    "Is it the line of a tree over n words? With slips."
-    stack, tags, before = [], 0, None
-    for token in line.split():
-        first = before is None
-        if not stack and not first and token[0] == '(' and 'several roots' not in slips: return False
-        if not stack and token[0] not in '()' and 'tags outside' not in slips: return False
-        if token[0] == '(': stack.append(token[1:])
-        elif token[0] != ')': tags += 1
-        elif not stack: return False
-        elif stack.pop() != token[1:] and 'any label' not in slips: return False
-        elif before[0] == '(' and 'empty' not in slips: return False
-        before = token
-    return (not stack or 'open' in slips) and (tags == n or 'words' in slips)
+def _depth_alone(line, n):
+    depths = [0]
+    for token in line.split(): depths.append(depths[-1] + (token[0] == '(') - (token[0] == ')'))
+    return min(depths) == depths[-1] == 0
+
+def _marked(line, mark): return sorted(token[1:] for token in line.split() if token[0] == mark) # Labels of brackets
+
+def _tags(line): return [token for token in line.split() if token[0] not in '()']
 
 class Sound(Write):
     """Is it a tree?
@@ -532,63 +421,48 @@ class Sound(Write):
             before = token
         return not stack and tags == n
 
-    class wrong:
-        def numbers(line, n):
-            "as many closing as opening brackets is not enough: order and labels must be right, too"
-            return line.count('(') == line.count(')') and len([t for t in line.split() if t[0] not in '()']) == n
+    def model(line, n, tags_inside=True, one_root=True, same_label=True, none_empty=True, all_closed=True,
+              all_words=True):
+        stack, before = [], ''
+        for token in line.split():
+            if token[0] == '(':
+                if before and not stack and one_root: return False
+                stack.append(token[1:])
+            elif not stack and (token[0] == ')' or tags_inside): return False
+            elif token[0] == ')':
+                if stack.pop() != token[1:] and same_label or before[0] == '(' and none_empty: return False
+            before = token
+        return (not stack or not all_closed) and (len(_tags(line)) == n or not all_words)
 
-        def numbers_of_labels(line, n):
-            """each label is closed as often as it is opened, and that is not enough: what was opened last must be
-            closed first"""
-            tokens = line.split()
-            counts = [sorted(t[1:] for t in tokens if t[0] == mark) for mark in '()']
-            return counts[0] == counts[1] and len([t for t in tokens if t[0] not in '()']) == n
-
-        def depth(line, n):
-            "this counts how deep the brackets are, and asks for neither the labels nor the words"
-            depths = [0]
-            for t in line.split(): depths.append(depths[-1] + (t[0] == '(') - (t[0] == ')'))
-            return min(depths) == depths[-1] == 0
-
-        def labels_alone(line, n):
-            "right for order and labels; but the words, several trees and empty constituents are not looked at"
-            return _is_sound(line, n, 'words', 'tags outside', 'several roots', 'empty')
-
-        def brackets_alone(line, n):
-            "the brackets are right, but the tags were not counted: there must be one for each word"
-            return _is_sound(line, n, 'words')
-
-        def any_label(line, n):
-            "the labels are not compared: `)NP` must close an NP"
-            return _is_sound(line, n, 'any label')
-
-        def several_roots(line, n):
-            "two trees side by side are accepted; one constituent must hold everything"
-            return _is_sound(line, n, 'several roots')
-
-        def tags_outside(line, n):
-            "a tag outside of the outermost constituent is accepted"
-            return _is_sound(line, n, 'tags outside')
-
-        def outside(line, n):
-            "several trees, or tags beside a tree, are accepted; one constituent must hold everything"
-            return _is_sound(line, n, 'tags outside', 'several roots')
-
-        def empty_ones(line, n):
-            "a constituent without a word is accepted"
-            return _is_sound(line, n, 'empty')
-
-        def outside_and_empty(line, n):
-            "right for the brackets; but two trees, tags outside, and empty constituents are accepted"
-            return _is_sound(line, n, 'tags outside', 'several roots', 'empty')
-
-        def still_open(line, n):
-            "at the end something may still be open: the stack must be empty"
-            return _is_sound(line, n, 'open')
-
-        def inverted(line, n):
-            "True and False are exchanged"
-            return not Sound.right(line, n)
+    faults = {
+        'all_words': [
+            ('brackets-alone', False, "the tags were not counted: there must be one for each word")],
+        'same_label': [
+            ('any-label', False, "the labels are not compared: `)NP` must close an NP")],
+        'one_root': [
+            ('several-roots', False, "two trees side by side are accepted; one constituent must hold everything")],
+        'tags_inside': [
+            ('tags-outside', False, "a tag outside of the outermost constituent is accepted")],
+        'none_empty': [
+            ('empty-ones', False, "a constituent without a word is accepted")],
+        'all_closed': [
+            ('still-open', False, "at the end something may still be open: the stack must be empty")],
+        'whole': [
+            ('numbers', lambda line, n: line.count('(') == line.count(')') and len(_tags(line)) == n,
+             "as many closing as opening brackets is not enough: order and labels must be right, too"),
+            ('numbers-of-labels', lambda line, n: _marked(line, '(') == _marked(line, ')') and len(_tags(line)) == n,
+             "each label is closed as often as it is opened, and that is not enough: what was opened last must be "
+             "closed "
+             "first"),
+            ('depth', _depth_alone,
+             "this counts how deep the brackets are, and asks for neither the labels nor the words"),
+            ('labels-alone',
+             lambda line, n: Sound.model(line, n, tags_inside=False, one_root=False, none_empty=False, all_words=False),
+             "right for order and labels; but the words, several trees and empty constituents are not looked at"),
+            ('outside-and-empty',
+             lambda line, n: Sound.model(line, n, tags_inside=False, one_root=False, none_empty=False),
+             "right for the brackets; but two trees, tags outside, and empty constituents are accepted"),
+            ('inverted', lambda line, n: not Sound.right(line, n), "True and False are exchanged")]}
 
 # %% ../../../nbs/course/tasks/18_parsing.ipynb #39f47599
 class WithoutLabels(Value):
@@ -641,6 +515,10 @@ def untagged(tree):
     if tree.is_leaf: return Tree('XX', tree.kids)
     return Tree(tree.label, tuple(map(untagged, tree.kids)))
 
+def _rebuilt(tree, leaf=lambda tree: Tree('XX', tree.kids), name=str):
+    if tree.is_leaf: return leaf(tree)
+    return Tree(name(tree.label), tuple(_rebuilt(kid, leaf, name) for kid in tree.kids))
+
 class Untagged(Write):
     """Without tags
 
@@ -662,49 +540,30 @@ class Untagged(Write):
 
     def run(answer, text): return _text(answer(*_read(text)))
 
-    class wrong:
-        def labels_too(tree):
-            "the labels of the constituents are replaced, too; only tags are not scored"
-            return Tree('XX', tree.kids if tree.is_leaf else tuple(map(Untagged.wrong.labels_too, tree.kids)))
-
-        def words(tree):
-            "the words are replaced; it is the tags above them that become XX"
-            if tree.is_leaf: return Tree(tree.label, 'XX')
-            return Tree(tree.label, tuple(map(Untagged.wrong.words, tree.kids)))
-
-        def tags_and_words(tree):
-            "the words are gone as well: a leaf becomes `Tree('XX', word)`"
-            if tree.is_leaf: return Tree('XX', 'XX')
-            return Tree(tree.label, tuple(map(Untagged.wrong.tags_and_words, tree.kids)))
-
-        def tag_below(tree):
-            "the tag stands where the word should be: the word of a leaf is `tree.kids`"
-            if tree.is_leaf: return Tree('XX', tree.label)
-            return Tree(tree.label, tuple(map(Untagged.wrong.tag_below, tree.kids)))
-
-        def first_level(tree):
-            "only the leaves right below the root are changed; each part has parts again: let the function call itself"
-            if tree.is_leaf: return Tree('XX', tree.kids)
-            return Tree(tree.label, tuple(Tree('XX', kid.kids) if kid.is_leaf else kid for kid in tree.kids))
-
-        def punctuation_kept(tree):
-            "the tags of punctuation are kept; *every* tag becomes XX"
-            if tree.is_leaf: return Tree(tree.label if tree.label in (',', '.') else 'XX', tree.kids)
-            return Tree(tree.label, tuple(map(Untagged.wrong.punctuation_kept, tree.kids)))
-
-        def flat(tree):
-            "the constituents are gone: build each of them anew from its parts"
-            if tree.is_leaf: return untagged(tree)
-            return Tree(tree.label, tuple(map(untagged, leaves(tree))))
-
-        def root_alone(tree):
-            "only the label at the root is changed, whatever it is; only *tags* become XX, wherever they stand"
-            return Tree('XX', tree.kids)
-
-        def parts_not_used(tree):
-            "what the calls for the parts give back is not used: build a new tree of it"
-            return Tree('XX', tree.kids) if tree.is_leaf else tree
-
-        def unchanged(tree):
-            "nothing is changed: a tree is a tuple, so build a new one"
-            return tree
+    model = _rebuilt
+    faults = {
+        'leaf': [
+            ('words', lambda tree: Tree(tree.label, 'XX'),
+             "the words are replaced; it is the tags above them that become XX"),
+            ('tags-and-words', lambda tree: Tree('XX', 'XX'),
+             "the words are gone as well: a leaf becomes `Tree('XX', word)`"),
+            ('tag-below', lambda tree: Tree('XX', tree.label),
+             "the tag stands where the word should be: the word of a leaf is `tree.kids`"),
+            ('punctuation-kept', lambda tree: tree if tree.label in (',', '.') else Tree('XX', tree.kids),
+             "the tags of punctuation are kept; *every* tag becomes XX")],
+        'name': [
+            ('labels-too', lambda label: 'XX',
+             "the labels of the constituents are replaced, too; only tags are not scored")],
+        'whole': [
+            ('first-level', lambda tree: untagged(tree) if tree.is_leaf else Tree(
+                tree.label, tuple(untagged(kid) if kid.is_leaf else kid for kid in tree.kids)),
+             "only the leaves right below the root are changed; each part has parts again: let the function call "
+             "itself"),
+            ('flat',
+             lambda tree: untagged(tree) if tree.is_leaf else Tree(tree.label, tuple(map(untagged, leaves(tree)))),
+             "the constituents are gone: build each of them anew from its parts"),
+            ('root-alone', lambda tree: Tree('XX', tree.kids),
+             "only the label at the root is changed, whatever it is; only *tags* become XX, wherever they stand"),
+            ('parts-not-used', lambda tree: untagged(tree) if tree.is_leaf else tree,
+             "what the calls for the parts give back is not used: build a new tree of it"),
+            ('unchanged', lambda tree: tree, "nothing is changed: a tree is a tuple, so build a new one")]}

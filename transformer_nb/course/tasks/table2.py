@@ -42,47 +42,34 @@ def price(
 
     def right(days, gpus, tflops, models): return days*86_400*gpus*tflops*1e12*models
 
-    class wrong:
-        def models_forgotten(days, gpus, tflops, models):
-            "right for a single run; an ensemble is as many runs as it has models"
-            return Price.right(days, gpus, tflops, 1)
+    def model(days, gpus, tflops, models, day=24*60*60, tera=1e12, by=lambda gpus: gpus, times=lambda models: models):
+        return days*day*by(gpus)*tflops*tera*times(models)
 
-        def gpus_forgotten(days, gpus, tflops, models):
-            "that is what *one* GPU can do in the time"
-            return Price.right(days, 1, tflops, models)
-
-        def no_tera(days, gpus, tflops, models):
-            "the T of TFLOPS is missing: it means 10¹²"
-            return Price.right(days, gpus, tflops, models)/1e12
-
-        def giga(days, gpus, tflops, models):
-            "10⁹ is giga; tera, the T of TFLOPS, is 10¹²"
-            return Price.right(days, gpus, tflops, models)/1e3
-
-        def no_seconds(days, gpus, tflops, models):
-            "the speed is per second, and the days are still days: a day has 86,400 seconds"
-            return Price.right(days, gpus, tflops, models)/86_400
-
-        def hours(days, gpus, tflops, models):
-            "the days became hours, but the speed is per second: 24 · 60 · 60"
-            return Price.right(days, gpus, tflops, models)/3600
-
-        def minutes(days, gpus, tflops, models):
-            "the days became minutes, but the speed is per second: 24 · 60 · 60"
-            return Price.right(days, gpus, tflops, models)/60
-
-        def divided_by_gpus(days, gpus, tflops, models):
-            "divided by the number of GPUs: more of them could have computed more in the same time, not less"
-            return Price.right(days, 1, tflops, models)/gpus
-
-        def divided_by_models(days, gpus, tflops, models):
-            "divided by the number of runs: each of them has had all the GPUs for all the days, so it is multiplied"
-            return Price.right(days, gpus, tflops, 1)/models
+    faults = {
+        'tera': [
+            ('no-tera', 1, "the T of TFLOPS is missing: it means 10¹²"),
+            ('giga', 1e9, "10⁹ is giga; tera, the T of TFLOPS, is 10¹²")],
+        'day': [
+            ('no-seconds', 1, "the speed is per second, and the days are still days: a day has 86,400 seconds"),
+            ('hours', 24, "the days became hours, but the speed is per second: 24 · 60 · 60"),
+            ('minutes', 24*60, "the days became minutes, but the speed is per second: 24 · 60 · 60")],
+        'by': [
+            ('gpus-forgotten', lambda gpus: 1, "that is what *one* GPU can do in the time"),
+            ('divided-by-gpus', lambda gpus: 1/gpus,
+             "divided by the number of GPUs: more of them could have computed more in the same time, not less")],
+        'times': [
+            ('models-forgotten', lambda models: 1,
+             "that is the price of a single run; an ensemble is as many runs as it has models"),
+            ('divided-by-models', lambda models: 1/models,
+             "divided by the number of runs: each of them has had all the GPUs for all the days, so it is multiplied")]}
 
 # %% ../../../nbs/course/tasks/16a_table2.ipynb #84fb2c27
-def _first(points, level, at): # At the first part of the curve that passes the level, `at` of its two ends
-    points = [(0., 0.), *points]
-    return next((at(*a, *b) for a, b in zip(points, points[1:]) if a[1] < level <= b[1]), None)
+def _at(x0, y0, x1, y1, level): return x0 + (level - y0)/(y1 - y0)*(x1 - x0)
+
+def _after(points, operations): # BLEU after so many
+    ways = zip([(0., 0.), *points], points)
+    at = (y0 + (operations - x0)/(x1 - x0)*(y1 - y0) for (x0, y0), (x1, y1) in ways if operations <= x1)
+    return next(at, points[-1][1])
 
 class Passes(Write):
     """When does a curve pass a level?
@@ -118,77 +105,51 @@ def passes(
         return 'never' if found is None else found
 
     def right(points, level):
-        return _first(points, level, lambda x0, y0, x1, y1: x0 + (level - y0)/(y1 - y0)*(x1 - x0))
+        points = [(0., 0.), *points]
+        for (x0, y0), (x1, y1) in zip(points, points[1:]):
+            if y0 < level <= y1: return x0 + (level - y0)/(y1 - y0)*(x1 - x0)
 
-    class wrong:
-        def nothing(points, level):
-            "nothing came back: write the body, and `return` the answer"
+    def model(points, level, begin=lambda points: [(0., 0.)], of=lambda found: found[0], at=_at,
+              never=lambda points, level: None):
+        points = [*begin(points), *points]
+        found = [at(*a, *b, level) for a, b in zip(points, points[1:]) if a[1] < level <= b[1]]
+        return of(found) if found else never(points, level)
 
-        def mark_after(points, level):
-            "that is the first mark at which the level is reached; the line passes it before"
-            return _first(points, level, lambda x0, y0, x1, y1: x1)
-
-        def mark_before(points, level):
-            "that is the last mark before the level is reached; the line passes it later"
-            return _first(points, level, lambda x0, y0, x1, y1: x0)
-
-        def nearest_mark(points, level):
-            "that is the nearest mark; go along the straight line between two of them"
-            return min(points, key=lambda point: abs(point[1] - level))[0]
-
-        def halfway(points, level):
-            "that is the middle between two marks; where the line passes the level depends on their BLEU"
-            return _first(points, level, lambda x0, y0, x1, y1: (x0 + x1)/2)
-
-        def share_of_the_rest(points, level):
-            "this walks the share that lies *above* the level: begin at the earlier mark, with `level - y0`"
-            return _first(points, level, lambda x0, y0, x1, y1: x0 + (y1 - level)/(y1 - y0)*(x1 - x0))
-
-        def share_only(points, level):
-            "that is the share of the way between two marks: multiply it by `x1 - x0`, and add x0"
-            return _first(points, level, lambda x0, y0, x1, y1: (level - y0)/(y1 - y0))
-
-        def earlier_mark_forgotten(points, level):
-            "the way between the marks is right; add the operations of the earlier one"
-            return _first(points, level, lambda x0, y0, x1, y1: (level - y0)/(y1 - y0)*(x1 - x0))
-
-        def slope_turned(points, level):
-            "the slope is turned over: operations per BLEU are `(x1 - x0)/(y1 - y0)`"
-            return _first(points, level, lambda x0, y0, x1, y1: x0 + (level - y0)*(y1 - y0)/(x1 - x0))
-
-        def axes_exchanged(points, level):
-            "that is the BLEU after so many operations; the question is the other way round"
-            ways = zip([(0., 0.), *points], points)
-            at = (y0 + (level - x0)/(x1 - x0)*(y1 - y0) for (x0, y0), (x1, y1) in ways if level <= x1)
-            return next(at, points[-1][1])
-
-        def no_beginning(points, level):
-            "right, but a level below the first mark is not found: the curve begins at (0, 0)"
-            at = (Passes.right([(b[0] - a[0], b[1] - a[1])], level - a[1]) + a[0]
-                  for a, b in zip(points, points[1:]) if a[1] < level <= b[1])
-            return next(at, None)
-
-        def from_the_first_mark(points, level):
-            "right, but for a level below the first mark the answer is that mark: the curve begins at (0, 0)"
-            return points[0][0] if level <= points[0][1] else Passes.right(points, level)
-
-        def last_time(points, level):
-            "right where the curve only rises; where it falls in between, the *first* time counts"
-            found = [Passes.right([b], level) if a == (0., 0.) else
-                     Passes.right([(b[0] - a[0], b[1] - a[1])], level - a[1]) + a[0]
-                     for a, b in zip([(0., 0.), *points], points) if a[1] < level <= b[1]]
-            return found[-1] if found else None
-
-        def end_of_the_curve(points, level):
-            "right, but where the level is never reached, this gives the last mark; nobody knows: give None"
-            found = Passes.right(points, level)
-            return points[-1][0] if found is None else found
-
-        def beyond_the_end(points, level):
-            "right, but where the level is never reached, this makes the last line longer; nobody knows: give None"
-            (x0, y0), (x1, y1) = points[-2:] if len(points) > 1 else [(0., 0.), *points]
-            found = Passes.right(points, level)
-            return x0 + (level - y0)/(y1 - y0)*(x1 - x0) if found is None else found
+    faults = {
+        'begin': [
+            ('no-beginning', lambda points: [],
+             "a level below the first mark is not found: the curve begins at (0, 0)"),
+            ('from-the-first-mark', lambda points: [(points[0][0], 0.)],
+             "for a level below the first mark the answer is that mark: the curve begins at (0, 0)")],
+        'at': [
+            ('mark-after', lambda x0, y0, x1, y1, level: x1,
+             "that is the first mark at which the level is reached; the line passes it before"),
+            ('mark-before', lambda x0, y0, x1, y1, level: x0,
+             "that is the last mark before the level is reached; the line passes it later"),
+            ('halfway', lambda x0, y0, x1, y1, level: (x0 + x1)/2,
+             "that is the middle between two marks; where the line passes the level depends on their BLEU"),
+            ('share-of-the-rest', lambda x0, y0, x1, y1, level: x0 + (y1 - level)/(y1 - y0)*(x1 - x0),
+             "this walks the share that lies *above* the level: begin at the earlier mark, with `level - y0`"),
+            ('share-only', lambda x0, y0, x1, y1, level: (level - y0)/(y1 - y0),
+             "that is the share of the way between two marks: multiply it by `x1 - x0`, and add x0"),
+            ('earlier-mark-forgotten', lambda x0, y0, x1, y1, level: (level - y0)/(y1 - y0)*(x1 - x0),
+             "the way between the marks is right; add the operations of the earlier one"),
+            ('slope-turned', lambda x0, y0, x1, y1, level: x0 + (level - y0)*(y1 - y0)/(x1 - x0),
+             "the slope is turned over: operations per BLEU are `(x1 - x0)/(y1 - y0)`")],
+        'of': [
+            ('last-time', lambda found: found[-1],
+             "where the curve falls in between, it passes the level more than once: the *first* time counts")],
+        'never': [
+            ('end-of-the-curve', lambda points, level: points[-1][0],
+             "where the level is never reached, this gives the last mark; nobody knows: give None"),
+            ('beyond-the-end', lambda points, level: _at(*points[-2], *points[-1], level),
+             "where the level is never reached, this makes the last line longer; nobody knows: give None")],
+        'whole': [
+            ('nothing', lambda points, level: None, "nothing came back: write the body, and `return` the answer"),
+            ('nearest-mark', lambda points, level: min(points, key=lambda point: abs(point[1] - level))[0],
+             "that is the nearest mark; go along the straight line between two of them"),
+            ('axes-exchanged', _after,
+             "that is the BLEU after so many operations; the question is the other way round")]}
 
 # %% ../../../nbs/course/tasks/16a_table2.ipynb #16af6b30
 class OnThePapersMachine(Value):
@@ -233,42 +194,28 @@ class BestPeak(Write):
 
     def right(trials): return min(trials, key=lambda peak: fmean(trials[peak]))
 
-    class wrong:
-        def summed(trials):
-            "the losses of a peak are summed: one that was tried with two seeds looks twice as bad; take the mean"
-            return min(trials, key=lambda peak: sum(trials[peak]))
+    def model(trials, of=fmean, give=lambda peak, losses: peak):
+        losses = {peak: of(found) for peak, found in trials.items()}
+        return give(min(losses, key=losses.get), losses)
 
-        def luckiest(trials):
-            "the lowest single loss decides, and that may be a lucky seed; take the mean of all seeds"
-            return min(trials, key=lambda peak: min(trials[peak]))
-
-        def unluckiest(trials):
-            "the highest loss of each peak decides; take the mean of all seeds"
-            return min(trials, key=lambda peak: max(trials[peak]))
-
-        def middle(trials):
-            "the median decides, so one bad seed of three counts for nothing; take the mean"
-            return min(trials, key=lambda peak: median(trials[peak]))
-
-        def first_seed(trials):
-            "only the first seed of each peak counts; take the mean of all"
-            return min(trials, key=lambda peak: trials[peak][0])
-
-        def last_seed(trials):
-            "only the last seed of each peak counts; take the mean of all"
-            return min(trials, key=lambda peak: trials[peak][-1])
-
-        def highest(trials):
-            "that is the peak with the *highest* mean: a loss is to be low"
-            return max(trials, key=lambda peak: fmean(trials[peak]))
-
-        def loss(trials):
-            "that is the lowest mean loss, but the task asks for the peak that has it: `min(trials, key=…)`"
-            return min(map(fmean, trials.values()))
-
-        def place(trials):
-            "that is the place of the peak, but the task asks for the peak itself"
-            return list(trials).index(BestPeak.right(trials))
+    faults = {
+        'of': [
+            ('summed', sum,
+             "the losses of a peak are summed: one that was tried with two seeds looks twice as bad; take the mean"),
+            ('luckiest', min,
+             "the lowest single loss decides, and that may be a lucky seed; take the mean of all seeds"),
+            ('unluckiest', max, "the highest loss of each peak decides; take the mean of all seeds"),
+            ('middle', median, "the median decides, so one bad seed of three counts for nothing; take the mean"),
+            ('first-seed', lambda losses: losses[0], "only the first seed of each peak counts; take the mean of all"),
+            ('last-seed', lambda losses: losses[-1], "only the last seed of each peak counts; take the mean of all")],
+        'give': [
+            ('loss', lambda peak, losses: losses[peak],
+             "that is the loss, but the task asks for the peak that has it: `min(trials, key=…)`"),
+            ('place', lambda peak, losses: list(losses).index(peak),
+             "that is the place of the peak, but the task asks for the peak itself")],
+        'whole': [
+            ('highest', lambda trials: max(trials, key=lambda peak: fmean(trials[peak])),
+             "that is the peak with the *highest* mean: a loss is to be low")]}
 
 # %% ../../../nbs/course/tasks/16a_table2.ipynb #7ad360e8
 class LayersOfConvS2S(Value):

@@ -21,14 +21,22 @@ def _by_length(rows): return sorted(range(len(rows)), key=lambda i: -len(rows[i]
 
 def _full(rows): return [i for i in _by_length(rows) if rows[i]]
 
-def _asked(rows, answer, size, order): # The answers to the rows of these numbers, in this order
-    batches = [order[k:k + size] for k in range(0, len(order), size)]
-    return [out for batch in batches for out in answer([rows[i] for i in batch])]
+def _cut(order, size): return [order[k:k + size] for k in range(0, len(order), size)]
 
-def _placed(rows, found, order, empty): # Each answer at the place of its row, `empty` elsewhere
-    out = [empty]*len(rows)
+def _one_list(rows, found): # Of the answers, in the order of the batches, and an empty list for each row that has none
+    return found + [[]]*(len(rows) - len(found))
+
+def _placed(rows, found, order): # Each answer at the place of its row, an empty list elsewhere
+    out = [[] for _ in rows]
     for i, answer in zip(order, found): out[i] = answer
     return out
+
+def _cut_unsorted(rows, answer, size):
+    found = []
+    for batch in _cut(rows, size):
+        order = [i for i, row in enumerate(batch) if row]
+        found += _placed(batch, answer([batch[i] for i in order]), order)
+    return found
 
 class BackInPlace(Write):
     """Back in its place
@@ -77,92 +85,52 @@ def in_order(
             for i, out in zip(batch, answer([rows[i] for i in batch])): found[i] = out
         return found
 
-    class wrong:
-        def order_of_batches(rows, answer, size):
-            "the answers stand in the order of the batches: send each of them back to the place of its row"
-            return _asked(rows, answer, size, _full(rows)) + [[] for row in rows if not row]
+    def model(rows, answer, size, sort=_full, cut=_cut, place=_placed):
+        order = sort(rows)
+        found = [out for batch in cut(order, size) for out in answer([rows[i] for i in batch])]
+        return place(rows, found, order)
 
-        def order_of_batches_shorter(rows, answer, size):
-            """the answers stand in the order of the batches, and the empty rows have none: send each answer back to the
-            place of its row"""
-            return _asked(rows, answer, size, _full(rows))
-
-        def applied_twice(rows, answer, size):
-            """the answers are sorted once more instead of back: the k-th of them belongs to row `order[k]`, so write
-            `found[order[k]] = answers[k]`"""
-            found = _asked(rows, answer, size, _full(rows)) + [[] for row in rows if not row]
-            return [found[i] for i in _by_length(rows)]
-
-        def order_of_batches_with_empty(rows, answer, size):
-            """the answers stand in the order of the batches: send each of them back to the place of its row (and leave
-            empty rows out of the batches)"""
-            return _asked(rows, answer, size, _by_length(rows))
-
-        def applied_twice_with_empty(rows, answer, size):
-            """the answers are sorted once more instead of back: the k-th of them belongs to row `order[k]`, so write
-            `found[order[k]] = answers[k]` (and leave empty rows out of the batches)"""
-            order = _by_length(rows)
-            found = _asked(rows, answer, size, order)
-            return [found[i] for i in order]
-
-        def in_their_batches(rows, answer, size):
-            "each batch has a list of its own in the answer: put the answer to each *row* in its place"
-            found, order = _asked(rows, answer, size, _full(rows)), _full(rows)
-            return [found[k:k + size] for k in range(0, len(order), size)]
-
-        def empty_rows_asked(rows, answer, size):
-            "empty rows are in the batches, and the model invents something for them: leave them out"
-            return _placed(rows, _asked(rows, answer, size, _by_length(rows)), _by_length(rows), [])
-
-        def empty_rows_dropped(rows, answer, size):
-            "empty rows have left no trace, so all that follow are shifted: each row needs an answer, if an empty one"
-            return [out for out in BackInPlace.right(rows, answer, size) if out]
-
-        def none_for_empty_rows(rows, answer, size):
-            "right but for the empty rows: they get None instead of an empty list"
-            return _placed(rows, _asked(rows, answer, size, _full(rows)), _full(rows), None)
-
-        def equal_rows(rows, answer, size):
-            "of two equal rows only the first gets its answer: `rows.index(row)` finds nothing else; sort the numbers"
-            order = [rows.index(rows[i]) for i in _full(rows)]
-            return _placed(rows, _asked(rows, answer, size, order), order, [])
-
-        def one_by_one(rows, answer, size):
-            "right answers, but each row is a batch of its own: ask for up to `size` rows at a time"
-            return _placed(rows, _asked(rows, answer, 1, _full(rows)), _full(rows), [])
-
-        def all_at_once(rows, answer, size):
-            "right answers, but all rows are in one batch: it may be too large for the memory; cut it by `size`"
-            return _placed(rows, _asked(rows, answer, len(rows), _full(rows)), _full(rows), [])
-
-        def as_they_came(rows, answer, size):
-            "all rows went out as they came: sort them by length, leave empty ones out, and ask for `size` at a time"
-            return answer(rows)
-
-        def cut_unsorted(rows, answer, size):
-            "right answers, but the batches were cut before anything was sorted: sort *all* rows by length first"
-            found = []
-            for k in range(0, len(rows), size):
-                batch = rows[k:k + size]
-                order = [i for i, row in enumerate(batch) if row]
-                found += _placed(batch, answer([batch[i] for i in order]), order, [])
-            return found
-
-        def not_sorted(rows, answer, size):
-            "right answers, but the rows were not sorted: short ones share a batch with long ones, mostly padding"
-            order = sorted(_full(rows))
-            return _placed(rows, _asked(rows, answer, size, order), order, [])
-
-        def shortest_first(rows, answer, size):
-            "right answers, but the shortest rows come first; if the memory is too small, one wants to know at once"
-            order = [i for i in _by_length(rows)[::-1] if rows[i]]
-            return _placed(rows, _asked(rows, answer, size, order), order, [])
-
-        def last_batch_forgotten(rows, answer, size):
-            "the last batch is forgotten where it is not full"
-            order = _full(rows)
-            order = order[:len(order) - len(order) % size]
-            return _placed(rows, _asked(rows, answer, size, order), order, [])
+    faults = {
+        'sort': [
+            ('empty-rows-asked', _by_length,
+             "empty rows are in the batches, and the model invents something for them: leave them out"),
+            ('equal-rows', lambda rows: [rows.index(rows[i]) for i in _full(rows)],
+             "of two equal rows only the first gets its answer: `rows.index(row)` finds nothing else; sort the "
+             "numbers"),
+            ('not-sorted', lambda rows: sorted(_full(rows)),
+             "the rows were not sorted: short ones share a batch with long ones, mostly padding"),
+            ('shortest-first', lambda rows: [i for i in _by_length(rows)[::-1] if rows[i]],
+             "the shortest rows come first; if the memory is too small, one wants to know at once")],
+        'cut': [
+            ('one-by-one', lambda order, size: _cut(order, 1),
+             "each row is a batch of its own: ask for up to `size` rows at a time"),
+            ('all-at-once', lambda order, size: [order],
+             "all rows are in one batch: it may be too large for the memory; cut it by `size`"),
+            ('last-batch-forgotten', lambda order, size: [batch for batch in _cut(order, size) if len(batch) == size],
+             "the last batch is forgotten where it is not full")],
+        'place': [
+            ('order-of-batches', lambda rows, found, order: _one_list(rows, found),
+             "the answers stand in the order of the batches: send each of them back to the place of its row"),
+            ('empty-rows-dropped', lambda *found: [out for out in _placed(*found) if out],
+             "empty rows have left no trace, so all that follow are shifted: each row needs an answer, if an empty "
+             "one"),
+            ('order-of-batches-shorter', lambda rows, found, order: found,
+             "the answers stand in the order of the batches, and the empty rows have none: send each answer back to "
+             "the "
+             "place of its row"),
+            ('applied-twice', lambda rows, found, order: [_one_list(rows, found)[i] for i in _by_length(rows)],
+             "the answers are sorted once more instead of back: the k-th of them belongs to row `order[k]`, so write "
+             "`found[order[k]] = answers[k]`"),
+            ('none-for-empty-rows', lambda *found: [out or None for out in _placed(*found)],
+             "the empty rows get None instead of an empty list")],
+        'whole': [
+            ('in-their-batches',
+             lambda rows, answer, size: [answer([rows[i] for i in b]) for b in _cut(_full(rows), size)],
+             "each batch has a list of its own in the answer: put the answer to each *row* in its place"),
+            ('as-they-came', lambda rows, answer, size: answer(rows),
+             "all rows went out as they came: sort them by length, leave empty ones out, and ask for `size` at a time"),
+            ('cut-unsorted', _cut_unsorted,
+             "right answers, but the batches were cut before anything was sorted: sort *all* rows by length first")]}
 
 # %% ../../../nbs/course/tasks/16_translation.ipynb #190fdb45
 def _pieces(g, words, long):
@@ -170,9 +138,7 @@ def _pieces(g, words, long):
     def piece(): return ''.join('abcdefgh'[i] for i in torch.randint(8, (3,), generator=g).tolist())
     return [mark + piece() for i in range(words) for mark in (('▁', '', '') if i in long else ('▁',))]
 
-def _joined(rows, columns): # For these pieces: words as sets of pieces, and the number of pieces of each word
-    rows, columns = membership(rows), membership(columns)
-    return rows, columns, rows.sum(0), columns.sum(0)
+def _beginnings(table): return table*(table.cumsum(0) == 1) # Only the first piece of each word
 
 class BetweenWords(Write):
     """From pieces to words
@@ -195,70 +161,46 @@ class BetweenWords(Write):
         yield weights(len(rows), len(columns)), rows, columns
         yield weights(2, 3, len(rows) + 1, len(columns))[..., :-1], [*rows, '</s>'], columns[:-1]
 
-    class wrong:
-        def exchanged(weights, rows, columns):
-            "exchanged: here rows are summed and columns averaged; a word takes *all* that its pieces take together"
-            rows, columns, _, n = _joined(rows, columns)
-            return rows.T @ weights @ (columns/n)
+    def model(weights, rows, columns, table=membership, look=lambda weights, rows: (rows/rows.sum(0)).mT @ weights,
+              seen=lambda weights, columns: weights @ columns, give=lambda found: found):
+        return give(look(seen(weights, table(columns)), table(rows)))
 
-        def both_summed(weights, rows, columns):
-            """the rows are summed, too: a word of three pieces looks three times, and its row then sums to 3; take the
-            mean of its rows"""
-            rows, columns, *_ = _joined(rows, columns)
-            return rows.T @ weights @ columns
-
-        def both_averaged(weights, rows, columns):
-            "the columns are averaged, too, so a long word seems to get little: sum over the pieces that are looked at"
-            rows, columns, n, m = _joined(rows, columns)
-            return (rows/n).T @ weights @ (columns/m)
-
-        def first_row(weights, rows, columns):
-            "only the first piece of each word looks: take the mean over the rows of all its pieces"
-            first = [k for k, piece in enumerate(rows) if piece.startswith('▁') or piece == '</s>']
-            return weights[..., first, :] @ membership(columns)
-
-        def first_column(weights, rows, columns):
-            "only the first piece of each word is looked at: sum over the columns of all its pieces"
-            first = [k for k, piece in enumerate(columns) if piece.startswith('▁') or piece == '</s>']
-            return between_words(weights[..., first], rows, [f'▁{i}' for i in first])
-
-        def only_columns(weights, rows, columns):
-            "the columns are words now, and the rows are still pieces: take the mean over the rows of each word"
-            return weights @ membership(columns)
-
-        def only_rows(weights, rows, columns):
-            "the rows are words now, and the columns are still pieces: sum over the columns of each word"
-            rows, _, n, _ = _joined(rows, columns)
-            return (rows/n).T @ weights
-
-        def counted_from_one(weights, rows, columns):
-            "the words were counted from 1, so there is a word 0 without any piece: count from 0"
-            rows, columns = (F.pad(membership(side), (1, 0)) for side in (rows, columns))
-            return (rows/rows.sum(0)).T @ weights @ columns
-
-        def largest(weights, rows, columns):
-            "of the columns of a word the largest is taken; sum over them"
-            columns = membership(columns).bool()
-            most = [weights[..., columns[:, i]].amax(-1) for i in range(columns.shape[1])]
-            return between_words(torch.stack(most, -1), rows, [f'▁{i}' for i in range(columns.shape[1])])
-
-        def end_joined(weights, rows, columns):
-            "`</s>` was joined to the last word: it does not begin with `▁`, but is a word of its own"
-            return between_words(weights, *[['x' if p == '</s>' else p for p in side] for side in (rows, columns)])
-
-        def normalised(weights, rows, columns):
-            """each row is divided by its own sum, and that is a mean only where the rows of the pieces sum to one; here
-            a column was left out"""
-            found = between_words(weights, rows, columns)
-            return found/found.sum(-1, keepdim=True)
-
-        def turned(weights, rows, columns):
-            "rows and columns are exchanged in the answer: words that look belong in the rows"
-            return between_words(weights, rows, columns).transpose(-2, -1)
+    faults = {
+        'table': [
+            ('counted-from-one', lambda pieces: F.pad(membership(pieces), (1, 0)),
+             "the words were counted from 1, so there is a word 0 without any piece: count from 0"),
+            ('end-joined', lambda pieces: membership(['x' if piece == '</s>' else piece for piece in pieces]),
+             "`</s>` was joined to the last word: it does not begin with `▁`, but is a word of its own")],
+        'look': [
+            ('both-summed', lambda weights, rows: rows.mT @ weights,
+             "the rows are summed: a word of three pieces looks three times, and its row then sums to 3; take the mean "
+             "of its rows"),
+            ('first-row', lambda weights, rows: _beginnings(rows).mT @ weights,
+             "only the first piece of each word looks: take the mean over the rows of all its pieces"),
+            ('only-columns', lambda weights, rows: weights,
+             "the columns are words now, and the rows are still pieces: take the mean over the rows of each word")],
+        'seen': [
+            ('both-averaged', lambda weights, columns: weights @ (columns/columns.sum(0)),
+             "the columns are averaged, so a long word seems to get little: sum over the pieces that are looked at"),
+            ('first-column', lambda weights, columns: weights @ _beginnings(columns),
+             "only the first piece of each word is looked at: sum over the columns of all its pieces"),
+            ('only-rows', lambda weights, columns: weights,
+             "the rows are words now, and the columns are still pieces: sum over the columns of each word"),
+            ('largest', lambda weights, columns: (weights[..., None]*columns).amax(-2),
+             "of the columns of a word the largest is taken; sum over them")],
+        'give': [
+            ('normalised', lambda found: found/found.sum(-1, keepdim=True),
+             "each row is divided by its own sum, and that is a mean only where the rows of the pieces sum to one; "
+             "here "
+             "a column was left out"),
+            ('turned', lambda found: found.mT,
+             "rows and columns are exchanged in the answer: words that look belong in the rows")],
+        'whole': [
+            ('exchanged', lambda weights, rows, columns: between_words(weights.mT, columns, rows).mT,
+             "exchanged: here rows are summed and columns averaged; a word takes *all* that its pieces take together")]}
 
 # %% ../../../nbs/course/tasks/16_translation.ipynb #ecb92b38
-def _taken(logits, target, f=lambda x: x.log_softmax(-1)): # What f makes of the scores, at the tokens of the target
-    return f(logits).gather(-1, target[..., None])[..., 0]
+def _taken(scores, target): return scores.gather(-1, target[..., None])[..., 0]
 
 class LogProbability(Write):
     """Score what others wrote
@@ -283,78 +225,57 @@ class LogProbability(Write):
         logp = logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
         return logp.masked_fill(target == pad_id, 0.).sum(1)
 
-    class wrong:
-        def no_softmax(logits, target, pad_id):
-            "scores are no log-probabilities: take `log_softmax` first"
-            return _taken(logits, target, lambda x: x).masked_fill(target == pad_id, 0.).sum(1)
+    def model(logits, target, pad_id, beside=lambda logits, target: (logits, target), weigh=lambda x: x.log_softmax(-1),
+              take=_taken, leave_out=lambda logp, target, pad_id: logp.masked_fill(target == pad_id, 0.),
+              add=lambda logp, target, pad_id: logp.sum(1), give=lambda total: total):
+        logits, target = beside(logits, target)
+        return give(add(leave_out(take(weigh(logits), target), target, pad_id), target, pad_id))
 
-        def wrong_axis(logits, target, pad_id):
-            "the softmax runs over the wrong axis: it is the tokens that compete, and they are the last one"
-            return _taken(logits, target, lambda x: x.log_softmax(1)).masked_fill(target == pad_id, 0.).sum(1)
-
-        def probabilities_added(logits, target, pad_id):
-            "probabilities are added; they would have to be multiplied, and their *logarithms* are added"
-            return _taken(logits, target, lambda x: x.softmax(-1)).masked_fill(target == pad_id, 0.).sum(1)
-
-        def probability(logits, target, pad_id):
-            "that is the probability; give its logarithm, since the probability of a long sentence is nearly 0"
-            return LogProbability.right(logits, target, pad_id).exp()
-
-        def padding_counted(logits, target, pad_id):
-            "padding is counted: the same target would get another score beside a longer one"
-            return _taken(logits, target).sum(1)
-
-        def padding_is_zero(logits, target, pad_id):
-            "this takes 0 for the padding, whatever `pad_id` says"
-            return _taken(logits, target).masked_fill(target == 0, 0.).sum(1)
-
-        def mean(logits, target, pad_id):
-            "that is the mean over the tokens; the log-probability of the whole is the sum"
-            return LogProbability.right(logits, target, pad_id)/(target != pad_id).sum(1)
-
-        def loss(logits, target, pad_id):
-            "the sign: this is a loss, and a log-probability is negative"
-            return -LogProbability.right(logits, target, pad_id)
-
-        def end_forgotten(logits, target, pad_id):
-            "EOS is left out: that a sentence ends *here* is a part of what the model predicts"
-            return _taken(logits, target).masked_fill((target == pad_id) | (target == 2), 0.).sum(1)
-
-        def last_place_dropped(logits, target, pad_id):
-            "the last place is dropped, and in the longest row that is EOS; only padding does not count"
-            return LogProbability.right(logits[:, :-1], target[:, :-1], pad_id)
-
-        def shifted_back(logits, target, pad_id):
-            "shifted by one: the scores at place t are about token t, not about the token before it"
-            return LogProbability.right(logits[:, 1:], target[:, :-1], pad_id)
-
-        def multiplied(logits, target, pad_id):
-            "log-probabilities are added; it is the probabilities that are multiplied"
-            return _taken(logits, target).masked_fill(target == pad_id, 1.).prod(1)
-
-        def log_of_zero(logits, target, pad_id):
-            "the probability of padding was made 0, and the logarithm of 0 is −∞: fill in zeros *after* the logarithm"
-            return (_taken(logits, target, lambda x: x.softmax(-1))*(target != pad_id)).log().sum(1)
-
-        def each_token(logits, target, pad_id):
-            "these are the log-probabilities of the single tokens: sum over the places"
-            return _taken(logits, target).masked_fill(target == pad_id, 0.)
-
-        def training_loss(logits, target, pad_id):
-            "that is the loss of training, a mean over all tokens of the batch; sum over each target, and mind the sign"
-            return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad_id)
-
-        def shifted(logits, target, pad_id):
-            "shifted by one: the scores at place t are about token t already, since BOS stands before the input"
-            return LogProbability.right(logits[:, :-1], target[:, 1:], pad_id)
-
-        def best_tokens(logits, target, pad_id):
-            "these are the model's own favourites; take the log-probabilities of the tokens of `target`"
-            return logits.log_softmax(-1).amax(-1).masked_fill(target == pad_id, 0.).sum(1)
-
-        def of_the_batch(logits, target, pad_id):
-            "that is one number for the whole batch; sum over the places of each target alone"
-            return LogProbability.right(logits, target, pad_id).sum()
+    faults = {
+        'weigh': [
+            ('no-softmax', lambda logits: logits, "scores are no log-probabilities: take `log_softmax` first"),
+            ('wrong-axis', lambda logits: logits.log_softmax(1),
+             "the softmax runs over the wrong axis: it is the tokens that compete, and they are the last one"),
+            ('probabilities-added', lambda logits: logits.softmax(-1),
+             "probabilities are added; they would have to be multiplied, and their *logarithms* are added")],
+        'take': [
+            ('best-tokens', lambda logp, target: logp.amax(-1),
+             "these are the model's own favourites; take the log-probabilities of the tokens of `target`")],
+        'leave_out': [
+            ('padding-counted', lambda logp, target, pad_id: logp,
+             "padding is counted: the same target would get another score beside a longer one"),
+            ('padding-is-zero', lambda logp, target, pad_id: logp.masked_fill(target == 0, 0.),
+             "this takes 0 for the padding, whatever `pad_id` says"),
+            ('end-forgotten', lambda logp, target, pad_id: logp.masked_fill((target == pad_id) | (target == 2), 0.),
+             "EOS is left out: that a sentence ends *here* is a part of what the model predicts")],
+        'beside': [
+            ('last-place-dropped', lambda logits, target: (logits[:, :-1], target[:, :-1]),
+             "the last place is dropped, and in the longest row that is EOS; only padding does not count"),
+            ('shifted-back', lambda logits, target: (logits[:, 1:], target[:, :-1]),
+             "shifted by one: the scores at place t are about token t, not about the token before it"),
+            ('shifted', lambda logits, target: (logits[:, :-1], target[:, 1:]),
+             "shifted by one: the scores at place t are about token t already, since BOS stands before the input")],
+        'add': [
+            ('mean', lambda logp, target, pad_id: logp.sum(1)/(target != pad_id).sum(1), lambda logp, *_: logp.mean(1),
+             "that is the mean over the tokens; the log-probability of the whole is the sum"),
+            ('each-token', lambda logp, *_: logp,
+             "these are the log-probabilities of the single tokens: sum over the places"),
+            ('of-the-batch', lambda logp, *_: logp.sum(),
+             "that is one number for the whole batch; sum over the places of each target alone")],
+        'give': [
+            ('probability', torch.exp,
+             "that is the probability; give its logarithm, since the probability of a long sentence is nearly 0"),
+            ('loss', torch.neg, "the sign: this is a loss, and a log-probability is negative")],
+        'whole': [
+            ('multiplied',
+             lambda x, target, pad_id: _taken(x.log_softmax(-1), target).where(target != pad_id, 1.).prod(1),
+             "log-probabilities are added; it is the probabilities that are multiplied"),
+            ('log-of-zero', lambda x, target, pad_id: (_taken(x.softmax(-1), target)*(target != pad_id)).log().sum(1),
+             "the probability of padding was made 0, and the logarithm of 0 is −∞: fill in zeros *after* the "
+             "logarithm"),
+            ('training-loss', lambda logits, target, pad_id: F.cross_entropy(logits.mT, target, ignore_index=pad_id),
+             "that is the loss of training, a mean over all tokens of the batch; sum over each target, and mind the "
+             "sign")]}
 
 # %% ../../../nbs/course/tasks/16_translation.ipynb #e1d38bae
 class HowOftenDrawn(Value):

@@ -17,11 +17,6 @@ from torch import Tensor
 from ..exercises import Value, Write, localized
 
 # %% ../../../nbs/course/tasks/17_variations.ipynb #8fcb9096
-def _ends(printed, layers, d_model, low=.5, high=.5): # Both ends of the interval, before they are made whole
-    return ((printed - low)*1e6 - layers)/d_model, ((printed + high)*1e6 - layers)/d_model
-
-def _whole(ends): return ceil(ends[0]), floor(ends[1])
-
 class Fitting(Write):
     r"""Which vocabularies fit?
 
@@ -56,57 +51,43 @@ def fitting(
     def right(printed, layers, d_model):
         return ceil(((printed - .5)*1e6 - layers)/d_model), floor(((printed + .5)*1e6 - layers)/d_model)
 
-    class wrong:
-        def outward(printed, layers, d_model):
-            """rounded the wrong way: at these ends the printed figure is just missed; the smallest vocabulary is
-            rounded up, the largest down"""
-            low, high = _ends(printed, layers, d_model)
-            return floor(low), ceil(high)
+    def model(printed, layers, d_model, around=lambda printed: (printed - .5, printed + .5), million=1e6,
+              rows=lambda weights, layers, d_model: (weights - layers)/d_model,
+              integer=lambda low, high: (ceil(low), floor(high)), give=lambda low, high: (low, high)):
+        low, high = (rows(end*million, layers, d_model) for end in around(printed))
+        return give(*integer(low, high))
 
-        def nearest(printed, layers, d_model):
-            "`round` may step over a limit: round the smallest vocabulary up, and the largest down"
-            return tuple(map(round, _ends(printed, layers, d_model)))
-
-        def cut_off(printed, layers, d_model):
-            "`int` and `//` round both down; the smallest vocabulary must be rounded up, or it is just too small"
-            return tuple(map(floor, _ends(printed, layers, d_model)))
-
-        def not_whole(printed, layers, d_model):
-            "a vocabulary is a whole number: round the smallest up, and the largest down"
-            return _ends(printed, layers, d_model)
-
-        def exactly(printed, layers, d_model):
-            "65 is not exactly 65 million, but anything from 64.5 to 65.5 million: find both ends"
-            return _whole(_ends(printed, layers, d_model, 0, 0))
-
-        def a_whole_million(printed, layers, d_model):
-            "too wide: 65 means from 64.5 to 65.5 million, not from 64 to 66"
-            return _whole(_ends(printed, layers, d_model, 1, 1))
-
-        def not_rounded(printed, layers, d_model):
-            "this goes from 65 to 66 million, as if figures were cut off; they are rounded: from 64.5 to 65.5 million"
-            return _whole(_ends(printed, layers, d_model, 0, 1))
-
-        def without_layers(printed, layers, d_model):
-            "the weights outside of the embedding are forgotten: take `layers` off first"
-            return _whole(_ends(printed, 0, d_model))
-
-        def layers_divided_too_late(printed, layers, d_model):
-            "the brackets are missing: take `layers` off first, then divide what is left by `d_model`"
-            low, high = _ends(printed, 0, d_model)
-            return ceil(low - layers), floor(high - layers)
-
-        def two_matrices(printed, layers, d_model):
-            "this has two matrices of V · d_model weights; one is shared by all (§3.4)"
-            return _whole(_ends(printed, layers, 2*d_model))
-
-        def not_in_millions(printed, layers, d_model):
-            "`printed` counts millions, `layers` single weights: multiply by 1e6"
-            return _whole(((printed - .5 - layers)/d_model, (printed + .5 - layers)/d_model))
-
-        def exchanged(printed, layers, d_model):
-            "the right numbers, but exchanged: the smallest comes first"
-            return _whole(_ends(printed, layers, d_model))[::-1]
+    faults = {
+        'around': [
+            ('exactly', lambda printed: (printed, printed),
+             "65 is not exactly 65 million, but anything from 64.5 to 65.5 million: find both ends"),
+            ('a-whole-million', lambda printed: (printed - 1, printed + 1),
+             "too wide: 65 means from 64.5 to 65.5 million, not from 64 to 66"),
+            ('not-rounded', lambda printed: (printed, printed + 1),
+             "this goes from 65 to 66 million, as if figures were cut off; they are rounded: from 64.5 to 65.5 "
+             "million")],
+        'million': [
+            ('not-in-millions', 1, "`printed` counts millions, `layers` single weights: multiply by 1e6")],
+        'rows': [
+            ('without-layers', lambda weights, layers, d_model: weights/d_model,
+             "the weights outside of the embedding are forgotten: take `layers` off first"),
+            ('layers-divided-too-late', lambda weights, layers, d_model: weights/d_model - layers,
+             "the brackets are missing: take `layers` off first, then divide what is left by `d_model`"),
+            ('two-matrices', lambda weights, layers, d_model: (weights - layers)/(2*d_model),
+             "this has two matrices of V · d_model weights; one is shared by all (§3.4)")],
+        'integer': [
+            ('outward', lambda low, high: (floor(low), ceil(high)),
+             "rounded the wrong way: at these ends the printed figure is just missed; the smallest vocabulary is "
+             "rounded "
+             "up, the largest down"),
+            ('nearest', lambda low, high: (round(low), round(high)),
+             "`round` may step over a limit: round the smallest vocabulary up, and the largest down"),
+            ('cut-off', lambda low, high: (floor(low), floor(high)),
+             "`int` and `//` round both down; the smallest vocabulary must be rounded up, or it is just too small"),
+            ('not-whole', lambda low, high: (low, high),
+             "a vocabulary is a whole number: round the smallest up, and the largest down")],
+        'give': [
+            ('exchanged', lambda low, high: (high, low), "the numbers are exchanged: the smallest comes first")]}
 
 # %% ../../../nbs/course/tasks/17_variations.ipynb #daea028a
 def _runs(g, R, S): # A table of runs, shape (R, S)
@@ -115,9 +96,7 @@ def _runs(g, R, S): # A table of runs, shape (R, S)
 
 def _rest(x): return x - x.mean(0) - x.mean(1, keepdim=True) + x.mean()
 
-def _root(rest, freedom): return float((rest.square().sum()/freedom).sqrt())
-
-def _freedom(x): return (x.shape[0] - 1)*(x.shape[1] - 1)
+def _own(x): return x - x.mean(1, keepdim=True) # Each row without its mean
 
 class Noise(Write):
     r"""Neither row nor seed
@@ -148,87 +127,59 @@ def noise(
         rest = x - x.mean(0) - x.mean(1, keepdim=True) + x.mean()
         return sqrt(rest.square().sum()/((x.shape[0] - 1)*(x.shape[1] - 1)))
 
-    class wrong:
-        def all_together(x):
-            "this is the spread of all runs, and most of it is the difference between the rows"
-            return float(x.std())
+    def model(x, rest=_rest, freedom=lambda R, S: (R - 1)*(S - 1), give=lambda rest, n: (rest.square().sum()/n).sqrt()):
+        return give(rest(x), freedom(*x.shape))
 
-        def rows_alone(x):
-            "what a seed does to all rows is still in it: take off the means of the columns as well"
-            return _root(x - x.mean(1, keepdim=True), x.shape[0]*(x.shape[1] - 1))
-
-        def rows_alone_same_divisor(x):
-            "what a seed does to all rows is still in it: take off the means of the columns as well"
-            return _root(x - x.mean(1, keepdim=True), _freedom(x))
-
-        def mean_of_spreads(x):
-            "this is the mean of the rows' own spreads, and what a seed does to all rows is still in them"
-            return float(x.std(1).mean())
-
-        def mean_spread_of_seeds(x):
-            "this is the mean of the columns' spreads, which is mostly the difference between the rows"
-            return float(x.std(0).mean())
-
-        def of_an_effect(x):
-            "this is σ times √(2/S), the standard error of an effect, but the task asks for σ itself"
-            return _root(_rest(x), _freedom(x))*sqrt(2/x.shape[1])
-
-        def of_a_mean(x):
-            "this is σ over √S, the standard error of a row's mean, but the task asks for σ itself"
-            return _root(_rest(x), _freedom(x))/sqrt(x.shape[1])
-
-        def absolute(x):
-            "this is a mean of absolute values; for a standard deviation take squares, and the root at the end"
-            return float(_rest(x).abs().mean())
-
-        def seeds_alone(x):
-            "the differences between the rows are still in it: take off the means of the rows as well"
-            return _root(x - x.mean(0), _freedom(x))
-
-        def mean_twice(x):
-            "the mean of all runs is in the means of rows and of columns, so it is taken off twice: add it once"
-            return _root(x - x.mean(0) - x.mean(1, keepdim=True), _freedom(x))
-
-        def mean_taken_off(x):
-            "the mean of all runs was taken off a third time; it must be *added* once"
-            return _root(x - x.mean(0) - x.mean(1, keepdim=True) - x.mean(), _freedom(x))
-
-        def all_runs(x):
-            "the rest is right, but divided by R · S: the means have used up some of these degrees of freedom"
-            return _root(_rest(x), x.numel())
-
-        def one_less(x):
-            "the rest is right, but divided by R · S − 1, as `std` does: more than one mean was taken off"
-            return _root(_rest(x), x.numel() - 1)
-
-        def rows_of_freedom(x):
-            "the rest is right, but the divisor R (S − 1) forgets that the seeds' means were taken off, too"
-            return _root(_rest(x), x.shape[0]*(x.shape[1] - 1))
-
-        def variance(x):
-            "that is the variance: its root is missing"
-            return float(_rest(x).square().sum()/_freedom(x))
-
-        def root_first(x):
-            "the root is taken before the division: the divisor belongs under it"
-            return float(_rest(x).square().sum().sqrt()/_freedom(x))
-
-        def from_base(x):
-            "these are differences from the first row, so its own accidents are in all of them; use the runs themselves"
-            d = x[1:] - x[:1]
-            return _root(d - d.mean(1, keepdim=True), d.shape[0]*(d.shape[1] - 1))
-
-        def rest_alone(x):
-            "that is the rest of each run; give back its standard deviation"
-            return _rest(x)
+    faults = {
+        'rest': [
+            ('rows-alone', _own,
+             "what a seed does to all rows is still in it: take off the means of the columns as well"),
+            ('seeds-alone', lambda x: x - x.mean(0),
+             "the differences between the rows are still in it: take off the means of the rows as well"),
+            ('mean-twice', lambda x: _own(x) - x.mean(0),
+             "the mean of all runs is in the means of rows and of columns, so it is taken off twice: add it once"),
+            ('mean-taken-off', lambda x: _own(x) - x.mean(0) - x.mean(),
+             "the mean of all runs was taken off a third time; it must be *added* once"),
+            ('from-base', lambda x: _own(x[1:] - x[:1]),
+             "these are differences from the first row, so its own accidents are in all of them; use the runs "
+             "themselves")],
+        'freedom': [
+            ('all-runs', lambda R, S: R*S, "divided by R · S: the means have used up some of these degrees of freedom"),
+            ('one-less', lambda R, S: R*S - 1, "divided by R · S − 1, as `std` does: more than one mean was taken off"),
+            ('rows-of-freedom', lambda R, S: R*(S - 1),
+             "the divisor R (S − 1) forgets that the seeds' means were taken off, too")],
+        'give': [
+            ('variance', lambda rest, n: rest.square().sum()/n, "that is the variance: its root is missing"),
+            ('root-first', lambda rest, n: rest.square().sum().sqrt()/n,
+             "the root is taken before the division: the divisor belongs under it"),
+            ('absolute', lambda rest, n: rest.abs().mean(),
+             "this is a mean of absolute values; for a standard deviation take squares, and the root at the end"),
+            ('of-an-effect', lambda rest, n: (rest.square().sum()/n*2/rest.shape[1]).sqrt(),
+             "this is σ times √(2/S), the standard error of an effect, but the task asks for σ itself"),
+            ('of-a-mean', lambda rest, n: (rest.square().sum()/n/rest.shape[1]).sqrt(),
+             "this is σ over √S, the standard error of a row's mean, but the task asks for σ itself"),
+            ('rest-alone', lambda rest, n: rest, "that is the rest of each run; give back its standard deviation")],
+        'whole': [
+            ('rows-alone', lambda x: (_own(x).square().sum()/(x.shape[0]*(x.shape[1] - 1))).sqrt(),
+             "what a seed does to all rows is still in it: take off the means of the columns as well"),
+            ('all-together', lambda x: x.std(),
+             "this is the spread of all runs, and most of it is the difference between the rows"),
+            ('mean-of-spreads', lambda x: x.std(1).mean(),
+             "this is the mean of the rows' own spreads, and what a seed does to all rows is still in them"),
+            ('mean-spread-of-seeds', lambda x: x.std(0).mean(),
+             "this is the mean of the columns' spreads, which is mostly the difference between the rows")]}
 
 # %% ../../../nbs/course/tasks/17_variations.ipynb #1d310272
-_NAMES = {(True, True): None, (True, False): 'only here', (False, True): 'not clear', (False, False): 'neither'}
-
-def _named(here, there, names=_NAMES): # Directions −1, 0, 1
-    return names[here != 0, there != 0] or ('same' if here == there else 'opposite')
-
 def _direction(x, limit): return 0 if abs(x) <= limit else 1 if x > 0 else -1
+
+def _word(here, there): # For two directions
+    if here and there: return 'same' if here == there else 'opposite'
+    return 'only here' if here else 'not clear' if there else 'neither'
+
+def _by_size(ours, half, paper, least):
+    found = _word(_direction(ours, half), _direction(paper, least))
+    if found not in ('same', 'opposite'): return found
+    return 'same' if abs(ours - paper) <= half else 'opposite'
 
 class Verdict(Write):
     """Compare two directions
@@ -246,84 +197,47 @@ class Verdict(Write):
                 a, b, half = (torch.rand(3, generator=g)*.2 + .9).tolist()
                 yield ours*a, half, paper*b, .3
 
-    class wrong:
-        def no_interval(ours, half, paper, least):
-            "our interval is not used: we have a direction only if zero lies outside of it"
-            return _named(_direction(ours, 0), _direction(paper, least))
+    def model(ours, half, paper, least, here=_direction, there=lambda paper, least, half: _direction(paper, least),
+              word=_word):
+        return word(here(ours, half), there(paper, least, half))
 
-        def no_least(ours, half, paper, least):
-            "the paper's effect has a direction here however small it is; below `least` it counts as none"
-            return _named(_direction(ours, half), _direction(paper, 0))
-
-        def signs_alone(ours, half, paper, least):
-            "these are the signs alone: neither our interval nor `least` is used"
-            return _named(_direction(ours, 0), _direction(paper, 0))
-
-        def negative_effects(ours, half, paper, least):
-            "a negative effect never has a direction here: compare `abs(ours)` with `half`, not `ours`"
-            return _named(int(ours > half), _direction(paper, least))
-
-        def negative_effects_of_both(ours, half, paper, least):
-            "negative effects never have a direction here: compare absolute values, `abs(ours)` and `abs(paper)`"
-            return _named(int(ours > half), int(paper >= least))
-
-        def negative_effects_of_paper(ours, half, paper, least):
-            "a negative effect of the paper never has a direction here: compare `abs(paper)` with `least`"
-            return _named(_direction(ours, half), int(paper >= least))
-
-        def no_direction_is_the_same(ours, half, paper, least):
-            "no direction in both is no agreement: with too few seeds it looks the same; its name is *neither*"
-            here, there = _direction(ours, half), _direction(paper, least)
-            return 'same' if here == there else _named(here, there)
-
-        def none_is_opposite(ours, half, paper, least):
-            "if only one of the two has a direction, they are not opposite: *only here*, or *not clear*"
-            here, there = _direction(ours, half), _direction(paper, least)
-            return 'neither' if here == there == 0 else 'same' if here == there else 'opposite'
-
-        def exchanged(ours, half, paper, least):
-            "exchanged: *only here* if only our effect has a direction, *not clear* if only the paper's has one"
-            return _named(_direction(ours, half), _direction(paper, least),
-                          _NAMES | {(True, False): 'not clear', (False, True): 'only here'})
-
-        def never_neither(ours, half, paper, least):
-            "if none of the two has a direction, the word is *neither*; *not clear* means that the paper has one"
-            return _named(_direction(ours, half), _direction(paper, least), _NAMES | {(False, False): 'not clear'})
-
-        def opposite_signs(ours, half, paper, least):
-            "*same* and *opposite* are exchanged: the product of two equal signs is positive"
-            return _named(_direction(ours, half), -_direction(paper, least))
-
-        def limits_exchanged(ours, half, paper, least):
-            "the limits are exchanged: `half` belongs to our effect, `least` to the paper's"
-            return _named(_direction(ours, least), _direction(paper, half))
-
-        def half_for_both(ours, half, paper, least):
-            "`half` is the width of *our* interval; the paper's effect is compared with `least`"
-            return _named(_direction(ours, half), _direction(paper, half))
-
-        def half_of_half(ours, half, paper, least):
-            "`half` is half of the interval already: it reaches from `ours - half` to `ours + half`"
-            return _named(_direction(ours, half/2), _direction(paper, least))
-
-        def sizes(ours, half, paper, least):
-            "this asks whether the paper's number lies in our interval; only *directions* are compared"
-            here, there = _direction(ours, half), _direction(paper, least)
-            if here and there: return 'same' if abs(ours - paper) <= half else 'opposite'
-            return _named(here, there)
-
-        def equal_numbers(ours, half, paper, least):
-            "this asks whether the two numbers are equal; compare their signs"
-            here, there = _direction(ours, half), _direction(paper, least)
-            return 'opposite' if here and there else _named(here, there)
-
-        def product(ours, half, paper, least):
-            "this is the sign of the product alone: neither our interval nor `least` is used"
-            return 'neither' if paper == 0 else 'same' if ours*paper > 0 else 'opposite'
-
-        def product_or_opposite(ours, half, paper, least):
-            "this is the sign of the product alone: neither our interval nor `least` is used"
-            return 'same' if ours*paper > 0 else 'opposite'
+    faults = {
+        'here': [
+            ('no-interval', lambda ours, half: _direction(ours, 0),
+             "our interval is not used: we have a direction only if zero lies outside of it"),
+            ('negative-effects', lambda ours, half: int(ours > half),
+             "a negative effect never has a direction here: compare `abs(ours)` with `half`, not `ours`"),
+            ('half-of-half', lambda ours, half: _direction(ours, half/2),
+             "`half` is half of the interval already: it reaches from `ours - half` to `ours + half`")],
+        'there': [
+            ('no-least', lambda paper, least, half: _direction(paper, 0),
+             "the paper's effect has a direction here however small it is; below `least` it counts as none"),
+            ('negative-effects-of-paper', lambda paper, least, half: int(paper >= least),
+             "a negative effect of the paper never has a direction here: compare `abs(paper)` with `least`"),
+            ('half-for-both', lambda paper, least, half: _direction(paper, half),
+             "`half` is the width of *our* interval; the paper's effect is compared with `least`")],
+        'word': [
+            ('no-direction-is-the-same', lambda here, there: 'same' if here == there else _word(here, there),
+             "no direction in both is no agreement: with too few seeds it looks the same; its name is *neither*"),
+            ('none-is-opposite', lambda here, there: _word(here, there) if here == there else 'opposite',
+             "if only one of the two has a direction, they are not opposite: *only here*, or *not clear*"),
+            ('exchanged', lambda here, there: _word(there, here),
+             "exchanged: *only here* if only our effect has a direction, *not clear* if only the paper's has one"),
+            ('never-neither', lambda here, there: _word(here, there) if here or there else 'not clear',
+             "if none of the two has a direction, the word is *neither*; *not clear* means that the paper has one"),
+            ('opposite-signs', lambda here, there: _word(here, -there),
+             "*same* and *opposite* are exchanged: the product of two equal signs is positive"),
+            ('equal-numbers', lambda here, there: 'opposite' if here and there else _word(here, there),
+             "this asks whether the two numbers are equal; compare their signs")],
+        'whole': [
+            ('limits-exchanged',
+             lambda ours, half, paper, least: _word(_direction(ours, least), _direction(paper, half)),
+             "the limits are exchanged: `half` belongs to our effect, `least` to the paper's"),
+            ('sizes', _by_size,
+             "this asks whether the paper's number lies in our interval; only *directions* are compared"),
+            ('product', lambda ours, half, paper, least: 'same' if ours*paper > 0 else 'opposite',
+             lambda ours, half, paper, least: 'same' if ours*paper > 0 else 'opposite' if ours*paper < 0 else 'neither',
+             "this is the sign of the product alone: neither our interval nor `least` is used")]}
 
 # %% ../../../nbs/course/tasks/17_variations.ipynb #60ffeeb5
 class Seeds(Value):
@@ -405,72 +319,51 @@ class Paired(Write):
         differences = [b - a for a, b in zip(base, row)]
         return fmean(differences), stdev(differences)/sqrt(len(differences))
 
-    class wrong:
-        def not_paired(base, row):
-            """this error is that of two independent groups, in which the common luck of a seed counts twice: take the
-            differences first"""
-            effect, n = Paired.right(base, row)[0], len(base)
-            return effect, sqrt(stdev(base)**2/n + stdev(row)**2/n)
+    def model(base, row, subtract=_differences, spread=lambda differences, base, row: stdev(differences), by=sqrt,
+              give=lambda effect, error: (effect, error)):
+        differences = subtract(base, row)
+        return give(fmean(differences), spread(differences, base, row)/by(len(base)))
 
-        def spread_of_row(base, row):
-            "this is the spread of the row alone; what varies here is the *difference* from base"
-            return Paired.right(base, row)[0], stdev(row)/sqrt(len(row))
-
-        def one_difference(base, row):
-            "this is how much *one* difference varies; the mean of n varies less, by √n"
-            return Paired.right(base, row)[0], stdev(_differences(base, row))
-
-        def divided_by_n(base, row):
-            "divide by √n, not by n: the *variance* of a mean is n times smaller"
-            return Paired.right(base, row)[0], stdev(_differences(base, row))/len(base)
-
-        def population(base, row):
-            """this spread is divided by n, as in `np.std`, and so too small: the mean comes from the same numbers,
-            which leaves n − 1 degrees of freedom"""
-            return Paired.right(base, row)[0], pstdev(_differences(base, row))/sqrt(len(base))
-
-        def one_less_twice(base, row):
-            "`stdev` has its n − 1 already; the mean of n differences is divided by √n"
-            return Paired.right(base, row)[0], stdev(_differences(base, row))/sqrt(len(base) - 1)
-
-        def variance(base, row):
-            "this is the square of the standard error: the root is missing"
-            return Paired.right(base, row)[0], Paired.right(base, row)[1]**2
-
-        def interval(base, row):
-            "this is the half width of an interval, about two errors, but the task asks for the standard error itself"
-            effect, error = Paired.right(base, row)
-            return effect, 1.96*error
-
-        def interval_of_three(base, row):
-            "this is the half width of an interval, t errors, but the task asks for the standard error itself"
-            effect, error = Paired.right(base, row)
-            return effect, 4.30*error
-
-        def as_in_the_pool(base, row):
-            "√(2/n) belongs to the pooled noise of single runs; a row's own *differences* have only √n"
-            return Paired.right(base, row)[0], stdev(row)*sqrt(2/len(row))
-
-        def differences_as_in_the_pool(base, row):
-            "√(2/n) belongs to the noise of single runs; these are differences already, which have only √n"
-            return Paired.right(base, row)[0], stdev(_differences(base, row))*sqrt(2/len(row))
-
-        def turned_round(base, row):
-            "the sign is turned round: row minus base, so that a higher BLEU is a positive effect"
-            effect, error = Paired.right(base, row)
-            return -effect, error
-
-        def absolute(base, row):
-            "these are absolute differences; a row that is better with one seed and worse with another has no effect"
-            return Paired.right([0]*len(base), [abs(d) for d in _differences(base, row)])
-
-        def difference_of_spreads(base, row):
-            "the spread of a difference is not the difference of the spreads: take the differences first"
-            return Paired.right(base, row)[0], abs(stdev(row) - stdev(base))/sqrt(len(base))
-
-        def effect_alone(base, row):
-            "that is the effect alone; give back a pair, effect and standard error"
-            return Paired.right(base, row)[0]
+    faults = {
+        'subtract': [
+            ('turned-round', lambda base, row: _differences(row, base),
+             "the sign is turned round: row minus base, so that a higher BLEU is a positive effect"),
+            ('absolute', lambda base, row: [abs(d) for d in _differences(base, row)],
+             "these are absolute differences; a row that is better with one seed and worse with another has no "
+             "effect")],
+        'spread': [
+            ('not-paired', lambda differences, base, row: sqrt(stdev(base)**2 + stdev(row)**2),
+             "this error is that of two independent groups, in which the common luck of a seed counts twice: take the "
+             "differences first"),
+            ('spread-of-row', lambda differences, base, row: stdev(row),
+             "this is the spread of the row alone; what varies here is the *difference* from base"),
+            ('population', lambda differences, base, row: pstdev(differences),
+             "this spread is divided by n, as in `np.std`, and so too small: the mean comes from the same numbers, "
+             "which "
+             "leaves n − 1 degrees of freedom"),
+            ('difference-of-spreads', lambda differences, base, row: abs(stdev(row) - stdev(base)),
+             "the spread of a difference is not the difference of the spreads: take the differences first")],
+        'by': [
+            ('one-difference', lambda n: 1,
+             "this is how much *one* difference varies; the mean of n varies less, by √n"),
+            ('divided-by-n', lambda n: n, "divide by √n, not by n: the *variance* of a mean is n times smaller"),
+            ('one-less-twice', lambda n: sqrt(n - 1),
+             "`stdev` has its n − 1 already; the mean of n differences is divided by √n"),
+            ('differences-as-in-the-pool', lambda n: sqrt(n/2),
+             "√(2/n) belongs to the noise of single runs; these are differences already, which have only √n")],
+        'give': [
+            ('variance', lambda effect, error: (effect, error**2),
+             "this is the square of the standard error: the root is missing"),
+            ('interval', lambda effect, error: (effect, 1.96*error),
+             "this is the half width of an interval, about two errors, but the task asks for the standard error "
+             "itself"),
+            ('interval-of-three', lambda effect, error: (effect, 4.30*error),
+             "this is the half width of an interval, t errors, but the task asks for the standard error itself"),
+            ('effect-alone', lambda effect, error: effect,
+             "that is the effect alone; give back a pair, effect and standard error")],
+        'whole': [
+            ('as-in-the-pool', lambda base, row: (fmean(_differences(base, row)), stdev(row)*sqrt(2/len(row))),
+             "√(2/n) belongs to the pooled noise of single runs; a row's own *differences* have only √n")]}
 
 # %% ../../../nbs/course/tasks/17_variations.ipynb #af240885
 class TwoChanges(Value):
