@@ -147,7 +147,8 @@ class ShortestWays(Write):
     faults = {
         'walk': [
             ('order', lambda hops: _ways(hops, join=lambda hop, reached: reached @ hop),
-             "the hops are joined in the wrong order: the new hop comes last, so it stands on the *left* of the product"),
+             "the hops are joined in the wrong order: the new hop comes last, so it stands on the *left* of the "
+             "product"),
             ('last-number', lambda hops: _ways(hops, first=False),
              "a pair keeps the number of its first hop; here every later hop writes over it"),
             ('one-hop-only', lambda hops: path_lengths([next(iter(hops))]),
