@@ -157,7 +157,6 @@ class Residual(nn.Module):
         return wrapper
 
     faults = {
-        'call': [('not-called', lambda f, x: f, "`sublayer` is a function: call it, `sublayer(x)`")],
         'add': [('no-residual', False, "`x` itself is lost: add it to the sub-layer's output")],
         'norm_at': [
             ('no-norm', (), "the norm is missing"),
@@ -179,7 +178,10 @@ class Residual(nn.Module):
             ('dropout-at-the-end', ('end',),
              "dropout comes after the norm; it belongs on the sub-layer's output, before the sum"),
             ('dropout-of-the-input', ('input',),
-             "dropout acts on what goes into the sub-layer; it belongs on what comes out")]}
+             "dropout acts on what goes into the sub-layer; it belongs on what comes out")],
+        'whole': [
+            ('not-called', partial(model, call=lambda f, x: f), partial(model, call=lambda f, x: f, drop_at=()),
+             "`sublayer` is a function: call it, `sublayer(x)`")]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #af394258
 _OUTSIDE = ("this goes wrong with pre-norm: inside a `lambda y: …` use its own argument, which pre-norm has "
@@ -274,14 +276,10 @@ class DecoderLayer(nn.Module):
              "`self.residuals[…](y, lambda y: …)`"),
             ('added-twice', lambda layer, i, y, f: y + layer.residuals[i](y, f),
              "`y` is added once more: the wrapper has added it already"),
-            ('finished-output', lambda layer, i, y, f: layer.residuals[i](y, f(y)),
-             "the wrapper wants a function and calls it itself: give `lambda y: …`, not the finished output"),
             ('outer-variable', lambda layer, i, y, f: layer.residuals[i](y, f if i == 2 else lambda _: f(y)),
              lambda layer, i, y, f: layer.residuals[i](y, f if i != 0 else lambda _: f(y)),
              lambda layer, i, y, f: layer.residuals[i](y, f if i != 1 else lambda _: f(y)),
              _OUTSIDE)],
-        'take': [
-            ('pair', lambda pair: pair, "an attention gives back a pair, the output and the weights: take `[0]`")],
         'ask': [
             ('exchanged', lambda layer, y, memory, masks: layer.cross_attention(memory, y, y, masks[1]),
              "queries come from the memory, keys and values from the target; it is the target that asks"),
@@ -294,17 +292,24 @@ class DecoderLayer(nn.Module):
             ('same-attention', lambda layer, y, memory, masks: layer.self_attention(y, memory, memory, masks[1]),
              "the middle one is `self.self_attention` again; `self.cross_attention` has parameters of its own")],
         'masks': [
-            ('no-masks', lambda self_mask, memory_mask: (None, None),
-             "neither mask is used: the target sees what it is to predict, and the padding of the source"),
             ('no-causal-mask', lambda self_mask, memory_mask: (None, memory_mask),
              "the self-attention does not use `self_mask`: the target sees what it is to predict"),
             ('no-memory-mask', lambda self_mask, memory_mask: (self_mask, None),
              "the attention to the memory does not use `memory_mask`: it sees the padding of the source"),
+            ('no-masks', lambda self_mask, memory_mask: (None, None),
+             "neither mask is used: the target sees what it is to predict, and the padding of the source"),
             ('self-mask-twice', lambda self_mask, memory_mask: (self_mask, self_mask),
              "the causal mask is used for the memory, too; the source may be seen whole, but for its padding"),
             ('masks-exchanged', lambda self_mask, memory_mask: (memory_mask, self_mask),
              "the two masks are exchanged: `self_mask` is for the target, `memory_mask` for the source")],
-        'whole': [('outer-variable', _OuterKeys, _OUTSIDE)]}
+        'whole': [
+            ('pair', partial(model, take=lambda pair: pair),
+             partial(model, take=lambda pair: pair, wrap=lambda layer, i, y, f: y + f(y)),
+             "an attention gives back a pair, the output and the weights: take `[0]`"),
+            ('finished-output', partial(model, wrap=lambda layer, i, y, f: layer.residuals[i](y, f(y))),
+             partial(model, wrap=lambda layer, i, y, f: layer.residuals[i](y, (y, y))),
+             "the wrapper wants a function and calls it itself: give `lambda y: …`, not the finished output"),
+            ('outer-variable', _OuterKeys, _OUTSIDE)]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #871691dc
 class ShiftRight(Write):

@@ -58,14 +58,14 @@ class Recurrent(nn.Module):
             return mine(x)
 
     def model(d, step=lambda W, U, x, h: torch.tanh(W(x) + U(h)), keep=lambda h, before: h, turn=lambda x: x,
-              give=lambda states: states):
+              give=lambda states, h: states):
         layer = Recurrent(d)
         def forward(x):
             h, states = torch.zeros_like(turn(x)[:, 0]), []
             for x_t in turn(x).unbind(1):
                 before, h = h, step(layer.W, layer.U, x_t, h)
                 states.append(keep(h, before))
-            return give(turn(torch.stack(states, 1)))
+            return give(turn(torch.stack(states, 1)), h)
         layer.forward = forward
         return layer
 
@@ -87,10 +87,9 @@ class Recurrent(nn.Module):
             ('late', lambda h, before: before,
              "every state comes one place late: the first one given back is h_0 = 0; append it after the step")],
         'give': [
-            ('stacked-first', lambda states: states.transpose(0, 1),
+            ('stacked-first', lambda states, h: states.transpose(0, 1),
              "the states are stacked as a new *first* axis, shape (n, b, d); the positions are axis 1: `stack(…, 1)`"),
-            ('last-only', lambda states: states[:, -1],
-             "that is the last state alone; give back the states of all positions")],
+            ('last-only', lambda states, h: h, "that is the last state alone; give back the states of all positions")],
         'whole': [
             ('input-before', _InputBefore,
              "U multiplies the *input* of the step before; it must be its state h, so there is no way around a loop")]}
