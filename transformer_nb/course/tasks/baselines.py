@@ -54,74 +54,37 @@ class GRU(nn.Module):
             mine.load_state_dict({name: 2*weight for name, weight in ours.state_dict().items()})
             return mine(Wx, s)
 
-    class wrong:
-        class z_exchanged(GRU):
-            "the update gate is inverted: z is the share of the *new* proposal, 1 − z that of the old state"
-            def forward(self, Wx, s):
-                z, r, Wh = _gates(self, Wx, s)
-                return z*s + (1 - z)*torch.tanh(Wh + self.U(r*s))
+    def model(d_in, d_h, squash=torch.sigmoid, order=lambda z, r: (z, r), reset=lambda U, r, s: U(r*s), bend=torch.tanh,
+              mix=lambda s, new, z, r: (1 - z)*s + z*new):
+        gru = GRU(d_in, d_h)
+        def forward(Wx, s):
+            z, r = order(*squash(Wx[:, :2*d_h] + gru.U_gates(s)).chunk(2, -1))
+            return mix(s, bend(Wx[:, 2*d_h:] + reset(gru.U, r, s)), z, r)
+        gru.forward = forward
+        return gru
 
-        class reset_after_matrix(GRU):
-            "the reset gate comes after the matrix: U [r ∘ s], and not r ∘ (U s), which is the variant of `nn.GRU`"
-            def forward(self, Wx, s):
-                z, r, Wh = _gates(self, Wx, s)
-                return (1 - z)*s + z*torch.tanh(Wh + r*self.U(s))
-
-        class gates_exchanged(GRU):
-            "z and r are exchanged: z comes first"
-            def forward(self, Wx, s):
-                r, z, Wh = _gates(self, Wx, s)
-                return (1 - z)*s + z*torch.tanh(Wh + self.U(r*s))
-
-        class no_reset(GRU):
-            "the reset gate is not used: the proposal sees the whole old state"
-            def forward(self, Wx, s):
-                z, _, Wh = _gates(self, Wx, s)
-                return (1 - z)*s + z*torch.tanh(Wh + self.U(s))
-
-        class reset_everywhere(GRU):
-            "the reset gate also acts on the state that is kept; it belongs to the proposal alone"
-            def forward(self, Wx, s):
-                z, r, Wh = _gates(self, Wx, s)
-                return (1 - z)*r*s + z*torch.tanh(Wh + self.U(r*s))
-
-        class no_mixture(GRU):
-            "that is the proposal; the next state is a mixture of it with the old one, by z"
-            def forward(self, Wx, s):
-                _, r, Wh = _gates(self, Wx, s)
-                return torch.tanh(Wh + self.U(r*s))
-
-        class tanh_gates(GRU):
-            "the gates are made with tanh; a share lies between 0 and 1: a sigmoid"
-            def forward(self, Wx, s):
-                z, r, Wh = _gates(self, Wx, s, torch.tanh)
-                return (1 - z)*s + z*torch.tanh(Wh + self.U(r*s))
-
-        class bare_gates(GRU):
-            "the gates go through no sigmoid, so they are no shares between 0 and 1"
-            def forward(self, Wx, s):
-                z, r, Wh = _gates(self, Wx, s, lambda x: x)
-                return (1 - z)*s + z*torch.tanh(Wh + self.U(r*s))
-
-        class sigmoid_proposal(GRU):
-            "the proposal is made with a sigmoid; a state may be negative: tanh"
-            def forward(self, Wx, s):
-                z, r, Wh = _gates(self, Wx, s)
-                return (1 - z)*s + z*torch.sigmoid(Wh + self.U(r*s))
-
-        class added(GRU):
-            "the old state is added whole; its share is 1 − z"
-            def forward(self, Wx, s):
-                z, r, Wh = _gates(self, Wx, s)
-                return s + z*torch.tanh(Wh + self.U(r*s))
-
-def _gates(gru, Wx, s, squash=torch.sigmoid):
-    z, r = squash(Wx[:, :2*s.shape[1]] + gru.U_gates(s)).chunk(2, -1)
-    return z, r, Wx[:, 2*s.shape[1]:]
+    faults = {
+        'squash': [
+            ('tanh-gates', torch.tanh, "the gates are made with tanh; a share lies between 0 and 1: a sigmoid"),
+            ('bare-gates', lambda x: x, "the gates go through no sigmoid, so they are no shares between 0 and 1")],
+        'order': [('gates-exchanged', lambda z, r: (r, z), "z and r are exchanged: z comes first")],
+        'reset': [
+            ('reset-after-matrix', lambda U, r, s: r*U(s),
+             "the reset gate comes after the matrix: U [r ∘ s], and not r ∘ (U s), which is the variant of `nn.GRU`"),
+            ('no-reset', lambda U, r, s: U(s), "the reset gate is not used: the proposal sees the whole old state")],
+        'bend': [
+            ('sigmoid-proposal', torch.sigmoid,
+             "the proposal is made with a sigmoid; a state may be negative: tanh")],
+        'mix': [
+            ('z-exchanged', lambda s, new, z, r: z*s + (1 - z)*new,
+             "the update gate is inverted: z is the share of the *new* proposal, 1 − z that of the old state"),
+            ('reset-everywhere', lambda s, new, z, r: (1 - z)*r*s + z*new,
+             "the reset gate also acts on the state that is kept; it belongs to the proposal alone"),
+            ('no-mixture', lambda s, new, z, r: new,
+             "that is the proposal; the next state is a mixture of it with the old one, by z"),
+            ('added', lambda s, new, z, r: s + z*new, "the old state is added whole; its share is 1 − z")]}
 
 # %% ../../../nbs/course/tasks/07a_baselines.ipynb #acd99400
-def _halves(x): return x.chunk(2, -1)
-
 class Glu(Write):
     r"""A gate without a state
 
@@ -143,44 +106,29 @@ def glu(
         A, B = x.chunk(2, -1)
         return A*torch.sigmoid(B)
 
-    class wrong:
-        def exchanged(x):
-            "signal and gate are exchanged: the *second* half goes through the sigmoid"
-            A, B = _halves(x)
-            return B*torch.sigmoid(A)
+    def model(x, halves=lambda x: x.chunk(2, -1), signal=lambda A: A, gate=torch.sigmoid, join=lambda A, B: A*B):
+        A, B = halves(x)
+        return join(signal(A), gate(B))
 
-        def no_sigmoid(x):
-            "the two halves are multiplied as they are; the second one must go through a sigmoid to be a gate"
-            A, B = _halves(x)
-            return A*B
-
-        def tanh(x):
-            "a gate lies between 0 and 1: a sigmoid, not a tanh"
-            A, B = _halves(x)
-            return A*torch.tanh(B)
-
-        def both(x):
-            "the signal goes through a tanh as well, as in older gates; here A stays linear, so its gradient passes"
-            A, B = _halves(x)
-            return torch.tanh(A)*torch.sigmoid(B)
-
-        def wrong_axis(x):
-            "the halves are those of another axis; the two vectors stand side by side on the last one"
-            A, B = x.chunk(2, -2) if x.shape[-2] > 1 else _halves(x)
-            return A*torch.sigmoid(B)
-
-        def itself(x):
-            "everything is its own gate (that is SiLU, or Swish); half of it is signal, half of it gate"
-            return x*torch.sigmoid(x)
-
-        def interleaved(x):
-            "every second number is taken; A is the first half, B the second"
-            return x[..., ::2]*torch.sigmoid(x[..., 1::2])
-
-        def added(x):
-            "the gate is added; it must multiply"
-            A, B = _halves(x)
-            return A + torch.sigmoid(B)
+    faults = {
+        'halves': [
+            ('exchanged', lambda x: x.chunk(2, -1)[::-1],
+             "signal and gate are exchanged: the *second* half goes through the sigmoid"),
+            ('wrong-axis', lambda x: x.chunk(2, -2 if x.shape[-2] > 1 else -1),
+             "the halves are those of another axis; the two vectors stand side by side on the last one"),
+            ('interleaved', lambda x: (x[..., ::2], x[..., 1::2]),
+             "every second number is taken; A is the first half, B the second")],
+        'signal': [
+            ('both', torch.tanh,
+             "the signal goes through a tanh as well, as in older gates; here A stays linear, so its gradient passes")],
+        'gate': [
+            ('no-sigmoid', lambda B: B,
+             "neither half goes through a sigmoid; the second one must, to be a gate"),
+            ('tanh', torch.tanh, "a gate lies between 0 and 1: a sigmoid, not a tanh")],
+        'join': [('added', torch.add, "the gate is added; it must multiply")],
+        'whole': [
+            ('itself', lambda x: x*torch.sigmoid(x),
+             "everything is its own gate (that is SiLU, or Swish); half of it is signal, half of it gate")]}
 
 # %% ../../../nbs/course/tasks/07a_baselines.ipynb #9e02cc0d
 class Reach(Value):

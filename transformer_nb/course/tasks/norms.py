@@ -48,36 +48,26 @@ def pre_norm(
 
     def right(x, f, norm): return x + f(norm(x))
 
-    class wrong:
-        def post_norm(x, f, norm):
-            "this is post-norm, as printed: the sum is normalised; here only what goes into the sub-layer is"
-            return norm(x + f(x))
+    def model(x, f, norm, path=lambda x, norm: x, into=lambda x, norm: norm(x), end=lambda total, norm: total):
+        return end(path(x, norm) + f(into(x, norm)), norm)
 
-        def replaced(x, f, norm):
-            """the normalised vector has taken the place of `x`: it may go into the sub-layer only, and the sum needs
-            `x` itself"""
-            x = norm(x)
-            return x + f(x)
-
-        def norm_of_the_branch(x, f, norm):
-            "what comes out of the sub-layer is normalised; it should be what goes in"
-            return x + norm(f(x))
-
-        def wrong_branch(x, f, norm):
-            "the norm is on the path of `x`, and the sub-layer gets `x` as it is; it should be the other way round"
-            return norm(x) + f(x)
-
-        def no_norm(x, f, norm):
-            "the norm is missing"
-            return x + f(x)
-
-        def no_residual(x, f, norm):
-            "`x` itself is lost: add it"
-            return f(norm(x))
-
-        def normed_twice(x, f, norm):
-            "the sum is normalised as well; in pre-norm nothing normalises it"
-            return norm(x + f(norm(x)))
+    faults = {
+        'path': [
+            ('no-residual', lambda x, norm: 0, "`x` itself is lost: add it"),
+            ('replaced', lambda x, norm: norm(x),
+             "the normalised vector has taken the place of `x`: it may go into the sub-layer only, and the sum needs "
+             "`x` itself")],
+        'into': [('no-norm', lambda x, norm: x, "the norm is missing")],
+        'end': [
+            ('normed-twice', lambda total, norm: norm(total),
+             "the sum is normalised as well; in pre-norm nothing normalises it")],
+        'whole': [
+            ('post-norm', lambda x, f, norm: norm(x + f(x)),
+             "this is post-norm, as printed: the sum is normalised; here only what goes into the sub-layer is"),
+            ('norm-of-the-branch', lambda x, f, norm: x + norm(f(x)),
+             "what comes out of the sub-layer is normalised; it should be what goes in"),
+            ('wrong-branch', lambda x, f, norm: norm(x) + f(x),
+             "the norm is on the path of `x`, and the sub-layer gets `x` as it is; it should be the other way round")]}
 
 # %% ../../../nbs/course/tasks/06a_norms.ipynb #30e79b24
 class Left(Write):
@@ -101,34 +91,25 @@ def left(
 
     def right(s): return 1/(1 + s**2)**.5
 
-    class wrong:
-        def sizes_add(s):
-            "here the sizes add, as if both terms pointed the same way; if they are independent, the squares add"
-            return 1/(1 + s)
+    def model(s, size=lambda s: (1 + s**2)**.5, share=lambda s, size: 1/size): return share(s, size(s))
 
-        def no_root(s):
-            "that is the square of it: the size of the sum is the root of the sum of the squares"
-            return 1/(1 + s**2)
-
-        def precedence(s):
-            "in Python `a**1/2` is (a**1)/2; write `a**.5` or `a**(1/2)`"
-            return 1/(1 + s**2)/2
-
-        def multiplied(s):
-            "the gradient would grow on its way down; LayerNorm *divides* by the size of the sum"
-            return (1 + s**2)**.5
-
-        def difference(s):
-            "the sub-layer's share is not subtracted from 1; ask how large the sum is, and divide by it"
-            return 1 - s
-
-        def only_branch(s):
-            "that is the share of the sub-layer's output in the sum, but the task asks for the path of `x`"
-            return s/(1 + s**2)**.5
-
-        def root_of_sizes(s):
-            "the root of 1 + s: it is the square of `s` that counts"
-            return 1/(1 + s)**.5
+    faults = {
+        'size': [
+            ('sizes-add', lambda s: 1 + s,
+             "here the sizes add, as if both terms pointed the same way; if they are independent, the squares add"),
+            ('no-root', lambda s: 1 + s**2,
+             "that is the square of it: the size of the sum is the root of the sum of the squares"),
+            ('precedence', lambda s: 2*(1 + s**2), lambda s: (1 + s**2)/2,
+             "in Python `a**1/2` is (a**1)/2; write `a**.5` or `a**(1/2)`"),
+            ('root-of-sizes', lambda s: (1 + s)**.5, "the root of 1 + s: it is the square of `s` that counts")],
+        'share': [
+            ('multiplied', lambda s, size: size,
+             "the gradient would grow on its way down; LayerNorm *divides* by the size of the sum"),
+            ('only-branch', lambda s, size: s/size,
+             "that is the share of the sub-layer's output in the sum, but the task asks for the path of `x`")],
+        'whole': [
+            ('difference', lambda s: 1 - s,
+             "the sub-layer's share is not subtracted from 1; ask how large the sum is, and divide by it")]}
 
 # %% ../../../nbs/course/tasks/06a_norms.ipynb #a9f33b6a
 class RMSNorm(Write):
@@ -147,70 +128,38 @@ class RMSNorm(Write):
 
     def right(x, eps=1e-5): return x/(x.pow(2).mean(-1, keepdim=True) + eps).sqrt()
 
-    class wrong:
-        def layer_norm(x, eps=1e-5):
-            "this is LayerNorm: the mean is subtracted; here nothing is"
-            return (x - x.mean(-1, keepdim=True))/(x.var(-1, correction=0, keepdim=True) + eps).sqrt()
+    def model(x, eps=1e-5, centre=lambda x: x, mean=lambda x: x.pow(2).mean(-1, keepdim=True), use=lambda eps: eps,
+              root=lambda mean, eps: (mean + eps).sqrt()):
+        x = centre(x)
+        return x/root(mean(x), use(eps))
 
-        def deviation(x, eps=1e-5):
-            "this divides by the standard deviation, in which the mean is subtracted; take the mean of the squares"
-            return x/(x.var(-1, correction=0, keepdim=True) + eps).sqrt()
-
-        def deviation_of_torch(x, eps=1e-5):
-            "this divides by the standard deviation, in which the mean is subtracted; take the mean of the squares"
-            return x/(x.std(-1, keepdim=True) + eps)
-
-        def norm(x, eps=1e-5):
-            "this divides by the length of the vector: the sum of the squares, and not their mean"
-            return x/(x.pow(2).sum(-1, keepdim=True) + eps).sqrt()
-
-        def norm_without_eps(x, eps=1e-5):
-            "this divides by the length of the vector, where the squares are added: take their mean; and ε is missing"
-            return x/x.norm(dim=-1, keepdim=True)
-
-        def norm_and_eps(x, eps=1e-5):
-            "this divides by the length of the vector: the sum of the squares, and not their mean"
-            return x/(x.norm(dim=-1, keepdim=True) + eps)
-
-        def fixed_eps(x, eps=1e-5):
-            "`eps` is not used: it is not always 1e-5"
-            return RMSNorm.right(x)
-
-        def no_root(x, eps=1e-5):
-            "the root is missing"
-            return x/(x.pow(2).mean(-1, keepdim=True) + eps)
-
-        def square_of_the_mean(x, eps=1e-5):
-            "this is the square of the mean; first square, then take the mean"
-            return x/(x.mean(-1, keepdim=True).pow(2) + eps).sqrt()
-
-        def no_eps(x, eps=1e-5):
-            "ε is missing: a vector of zeros gives 0/0, which is NaN"
-            return x/x.pow(2).mean(-1, keepdim=True).sqrt()
-
-        def eps_outside(x, eps=1e-5):
-            "ε is added to the root; it belongs under it"
-            return x/(x.pow(2).mean(-1, keepdim=True).sqrt() + eps)
-
-        def wrong_axis(x, eps=1e-5):
-            "the mean runs over the positions; the features are the last axis"
-            return x/(x.pow(2).mean(-2, keepdim=True) + eps).sqrt()
-
-        def first_axis(x, eps=1e-5):
-            "the first axis is taken; the features are the last axis: write -1"
-            return x/(x.pow(2).mean(0, keepdim=True) + eps).sqrt()
-
-        def axis_one(x, eps=1e-5):
-            "axis 1 is the last one only in a table of two axes; `x` may have three: write -1"
-            return x/(x.pow(2).mean(1, keepdim=True) + eps).sqrt()
-
-        def no_keepdim(x, eps=1e-5):
-            "an axis is lost: write `keepdim=True`, so that the one number of each vector broadcasts"
-            return x/(x.pow(2).mean(-1) + eps).sqrt()
-
-        def everything(x, eps=1e-5):
-            "one mean for all numbers; each position has its own: the last axis, with `keepdim=True`"
-            return x/(x.pow(2).mean() + eps).sqrt()
+    faults = {
+        'centre': [
+            ('layer-norm', lambda x: x - x.mean(-1, keepdim=True),
+             "this is LayerNorm: the mean is subtracted; here nothing is")],
+        'mean': [
+            ('deviation', lambda x: x.var(-1, correction=0, keepdim=True), lambda x: x.var(-1, keepdim=True),
+             "this divides by the standard deviation, in which the mean is subtracted; take the mean of the squares"),
+            ('norm', lambda x: x.pow(2).sum(-1, keepdim=True),
+             "this divides by the length of the vector: the sum of the squares, and not their mean"),
+            ('square-of-the-mean', lambda x: x.mean(-1, keepdim=True).pow(2),
+             "this is the square of the mean; first square, then take the mean"),
+            ('wrong-axis', lambda x: x.pow(2).mean(-2, keepdim=True),
+             "the mean runs over the positions; the features are the last axis"),
+            ('first-axis', lambda x: x.pow(2).mean(0, keepdim=True),
+             "the first axis is taken; the features are the last axis: write -1"),
+            ('axis-one', lambda x: x.pow(2).mean(1, keepdim=True),
+             "axis 1 is the last one only in a table of two axes; `x` may have three: write -1"),
+            ('no-keepdim', lambda x: x.pow(2).mean(-1),
+             "an axis is lost: write `keepdim=True`, so that the one number of each vector broadcasts"),
+            ('everything', lambda x: x.pow(2).mean(),
+             "one mean for all numbers; each position has its own: the last axis, with `keepdim=True`")],
+        'use': [
+            ('fixed-eps', lambda eps: 1e-5, "`eps` is not used: it is not always 1e-5"),
+            ('no-eps', lambda eps: 0, "ε is missing: a vector of zeros gives 0/0, which is NaN")],
+        'root': [
+            ('no-root', lambda mean, eps: mean + eps, "the root is missing"),
+            ('eps-outside', lambda mean, eps: mean.sqrt() + eps, "ε is added to the root; it belongs under it")]}
 
 # %% ../../../nbs/course/tasks/06a_norms.ipynb #6ed6d1db
 class NotFree(Value):
@@ -254,51 +203,30 @@ class DeepNorm(Write):
 
     def right(x, f, norm, N): return norm((3*N)**.25*x + f(x))
 
-    class wrong:
-        def post_norm(x, f, norm, N):
-            "α is missing, or stands before the whole sum, where LayerNorm takes it out again; it belongs before `x`"
-            return norm(x + f(x))
+    def model(x, f, norm, N, factor=lambda N: (3*N)**.25, rule=lambda x, f, norm, a: norm(a*x + f(x))):
+        return rule(x, f, norm, factor(N))
 
-        def no_three(x, f, norm, N):
-            "α is the fourth root of 3N: a decoder layer has three sub-layers"
-            return norm(N**.25*x + f(x))
-
-        def two_for_three(x, f, norm, N):
-            "α is the fourth root of 3N: a decoder layer has three sub-layers"
-            return norm((2*N)**.25*x + f(x))
-
-        def square_root(x, f, norm, N):
-            "α is the *fourth* root of 3N"
-            return norm((3*N)**.5*x + f(x))
-
-        def three_outside(x, f, norm, N):
-            "the 3 stands under the fourth root, too: (3N)^¼"
-            return norm(3*N**.25*x + f(x))
-
-        def precedence(x, f, norm, N):
-            "in Python `a**1/4` is (a**1)/4; write `a**.25` or `a**(1/4)`"
-            return norm((3*N)/4*x + f(x))
-
-        def no_root(x, f, norm, N):
-            "the fourth root is missing: α = (3N)^¼"
-            return norm(3*N*x + f(x))
-
-        def factor_of_the_branch(x, f, norm, N):
-            """the sub-layer becomes louder, not `x`: the factor stands before it, or is 1/α before `x`; it is α that
-            multiplies `x`"""
-            return norm(x + (3*N)**.25*f(x))
-
-        def factor_inside(x, f, norm, N):
-            "the sub-layer gets `x` multiplied, too; it gets `x` as it is"
-            return norm((3*N)**.25*x + f((3*N)**.25*x))
-
-        def no_norm(x, f, norm, N):
-            "the norm is missing"
-            return (3*N)**.25*x + f(x)
-
-        def pre_norm(x, f, norm, N):
-            "this is pre-norm with a factor; DeepNorm normalises the sum"
-            return (3*N)**.25*x + f(norm(x))
+    faults = {
+        'factor': [
+            ('no-three', lambda N: N**.25, lambda N: (2*N)**.25,
+             "α is the fourth root of 3N: a decoder layer has three sub-layers"),
+            ('square-root', lambda N: (3*N)**.5, "α is the *fourth* root of 3N"),
+            ('three-outside', lambda N: 3*N**.25, "the 3 stands under the fourth root, too: (3N)^¼"),
+            ('precedence', lambda N: 3*N/4, "in Python `a**1/4` is (a**1)/4; write `a**.25` or `a**(1/4)`"),
+            ('no-root', lambda N: 3*N, "the fourth root is missing: α = (3N)^¼")],
+        'rule': [
+            ('factor-of-the-branch', lambda x, f, norm, a: norm(x + a*f(x)),
+             "the sub-layer becomes louder, not `x`: the factor stands before it, or is 1/α before `x`; it is α that "
+             "multiplies `x`"),
+            ('factor-inside', lambda x, f, norm, a: norm(a*x + f(a*x)),
+             "the sub-layer gets `x` multiplied, too; it gets `x` as it is"),
+            ('no-norm', lambda x, f, norm, a: a*x + f(x), "the norm is missing"),
+            ('pre-norm', lambda x, f, norm, a: a*x + f(norm(x)),
+             "this is pre-norm with a factor; DeepNorm normalises the sum")],
+        'whole': [
+            ('post-norm', lambda x, f, norm, N: norm(x + f(x)),
+             "α is missing, or stands before the whole sum, where LayerNorm takes it out again; it belongs before "
+             "`x`")]}
 
 # %% ../../../nbs/course/tasks/06a_norms.ipynb #5879ac83
 class HowDeep(Value):

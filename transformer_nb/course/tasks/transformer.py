@@ -9,7 +9,8 @@ __all__ = ['LayerNorm', 'Wrapper', 'Decoder', 'ShiftRight', 'WholeDecoder', 'Too
            'NoPositions']
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #ec9df603
-from functools import cache
+from copy import copy
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +23,8 @@ from ...positional_encoding import PositionalEncoding
 from ...transformer import DecoderLayer, EncoderLayer, Residual, TransformerConfig
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #7de5f034
-def _normed(x, g, b, eps=1e-5, axis=-1, correction=0): # Everything that may be wrong is a parameter
-    mu, var = x.mean(axis, keepdim=True), x.var(axis, correction=correction, keepdim=True)
-    return g*(x - mu)/(var + eps).sqrt() + b
+def _moments(x, axis=-1, correction=0):
+    return x.mean(axis, keepdim=True), x.var(axis, correction=correction, keepdim=True)
 
 class LayerNorm(Write):
     """LayerNorm by hand
@@ -51,111 +51,54 @@ def layer_norm(
         yield torch.randn(2, 3, 5, generator=g)*.01, torch.randn(5, generator=g), torch.randn(5, generator=g)
         yield torch.randn(2, 3, 5, generator=g), torch.randn(5, generator=g), torch.randn(5, generator=g), .5
 
-    def right(x, g=1., b=0., eps=1e-5): return _normed(x, g, b, eps)
+    def right(x, g=1., b=0., eps=1e-5):
+        mu, var = _moments(x)
+        return g*(x - mu)/(var + eps).sqrt() + b
 
-    class wrong:
-        def unbiased(x, g=1., b=0., eps=1e-5):
-            "the variance is divided by d_model − 1: torch does so unless you write `correction=0`"
-            return _normed(x, g, b, eps, correction=1)
+    def model(x, g=1., b=0., eps=1e-5, moments=_moments, centre=lambda x, mu: x - mu, use=lambda eps: eps,
+              root=lambda var, eps: (var + eps).sqrt(), scale=lambda x, g, b: g*x + b):
+        mu, var = moments(x)
+        return scale(centre(x, mu)/root(var, use(eps)), g, b)
 
-        def eps_outside(x, g=1., b=0., eps=1e-5):
-            "ε is added to σ; it belongs to σ², under the root"
-            return g*(x - x.mean(-1, keepdim=True))/(x.std(-1, correction=0, keepdim=True) + eps) + b
-
-        def unbiased_and_eps_outside(x, g=1., b=0., eps=1e-5):
-            "two things: `std` divides by d_model − 1 (write `correction=0`), and ε belongs to σ², under the root"
-            return g*(x - x.mean(-1, keepdim=True))/(x.std(-1, keepdim=True) + eps) + b
-
-        def no_eps(x, g=1., b=0., eps=1e-5):
-            "ε is missing: a vector of equal numbers has σ = 0, and 0/0 is NaN"
-            return _normed(x, g, b, 0.)
-
-        def fixed_eps(x, g=1., b=0., eps=1e-5):
-            "ε is always 1e-5 here: use the argument `eps`"
-            return _normed(x, g, b, 1e-5)
-
-        def unbiased_without_eps(x, g=1., b=0., eps=1e-5):
-            "two things: the variance is divided by d_model − 1 (write `correction=0`), and ε is missing"
-            return _normed(x, g, b, 0., correction=1)
-
-        def no_root(x, g=1., b=0., eps=1e-5):
-            "this divides by the variance; take its root, the standard deviation"
-            return g*(x - x.mean(-1, keepdim=True))/(x.var(-1, correction=0, keepdim=True) + eps) + b
-
-        def wrong_axis(x, g=1., b=0., eps=1e-5):
-            "mean and variance run over the positions, so each position sees the others; the features are the last axis"
-            return _normed(x, g, b, eps, axis=-2)
-
-        def first_axis(x, g=1., b=0., eps=1e-5):
-            "the first axis is taken; the features are the last axis: write -1"
-            return _normed(x, g, b, eps, axis=0)
-
-        def axis_one(x, g=1., b=0., eps=1e-5):
-            "axis 1 is the last one only in a table of two axes; `x` may have three: write -1"
-            return _normed(x, g, b, eps, axis=1)
-
-        def first_axis_unbiased(x, g=1., b=0., eps=1e-5):
-            "the first axis is taken; the features are the last axis: write -1"
-            return _normed(x, g, b, eps, axis=0, correction=1)
-
-        def axis_one_unbiased(x, g=1., b=0., eps=1e-5):
-            "axis 1 is the last one only in a table of two axes; `x` may have three: write -1"
-            return _normed(x, g, b, eps, axis=1, correction=1)
-
-        def no_keepdim(x, g=1., b=0., eps=1e-5):
-            "an axis is lost: write `keepdim=True`, so that the one number of each vector broadcasts"
-            return x - x.mean(-1)
-
-        def everything(x, g=1., b=0., eps=1e-5):
-            "mean and variance are taken over all numbers at once; each position has its own: the last axis alone"
-            return _normed(x, g, b, eps, axis=tuple(range(x.dim())))
-
-        def everything_unbiased(x, g=1., b=0., eps=1e-5):
-            "mean and standard deviation of all numbers at once; each position has its own: write `dim=-1`"
-            return g*(x - x.mean())/x.std() + b
-
-        def bare(x, g=1., b=0., eps=1e-5):
-            "gain, bias and ε are not used, and `std` divides by d_model − 1 (write `correction=0`)"
-            return (x - x.mean(-1, keepdim=True))/x.std(-1, keepdim=True)
-
-        def bare_with_eps(x, g=1., b=0., eps=1e-5):
-            """gain and bias are not used, `std` divides by d_model − 1 (write `correction=0`), and ε belongs to σ²,
-            under the root"""
-            return (x - x.mean(-1, keepdim=True))/(x.std(-1, keepdim=True) + eps)
-
-        def everything_with_eps(x, g=1., b=0., eps=1e-5):
-            "mean and standard deviation of all numbers at once; each position has its own: write `dim=-1`"
-            return _normed(x, g, b, eps, axis=tuple(range(x.dim())), correction=1)
-
-        def no_root_unbiased(x, g=1., b=0., eps=1e-5):
-            "this divides by the variance; take its root, the standard deviation"
-            return g*(x - x.mean(-1, keepdim=True))/(x.var(-1, keepdim=True) + eps) + b
-
-        def summed_squares(x, g=1., b=0., eps=1e-5):
-            "the squared differences are added up; the variance is their mean"
-            away = x - x.mean(-1, keepdim=True)
-            return g*away/(away.pow(2).sum(-1, keepdim=True) + eps).sqrt() + b
-
-        def bare_unbiased(x, g=1., b=0., eps=1e-5):
-            """two things: gain and bias are not used, and the variance is divided by d_model − 1 (write
-            `correction=0`)"""
-            return _normed(x, 1., 0., eps, correction=1)
-
-        def rms_norm(x, g=1., b=0., eps=1e-5):
-            "nothing is subtracted: this is RMSNorm, the next lesson's; LayerNorm takes the mean away first"
-            return g*x/(x.pow(2).mean(-1, keepdim=True) + eps).sqrt() + b
-
-        def not_centred(x, g=1., b=0., eps=1e-5):
-            "the mean is not subtracted, although σ is right"
-            return g*x/(x.var(-1, correction=0, keepdim=True) + eps).sqrt() + b
-
-        def no_gain(x, g=1., b=0., eps=1e-5):
-            "gain and bias are not used"
-            return _normed(x, 1., 0., eps)
-
-        def bias_times_gain(x, g=1., b=0., eps=1e-5):
-            "the bias is multiplied by the gain, too; first times g, then plus b"
-            return g*_normed(x, 1., b, eps)
+    faults = {
+        'moments': [
+            ('unbiased', lambda x: _moments(x, -1, 1),
+             "the variance is divided by d_model − 1: torch does so unless you write `correction=0`"),
+            ('wrong-axis', lambda x: _moments(x, -2),
+             "mean and variance run over the positions, so each position sees the others; the features are the last "
+             "axis"),
+            ('first-axis', lambda x: _moments(x, 0), lambda x: _moments(x, 0, 1),
+             "the first axis is taken; the features are the last axis: write -1"),
+            ('axis-one', lambda x: _moments(x, 1), lambda x: _moments(x, 1, 1),
+             "axis 1 is the last one only in a table of two axes; `x` may have three: write -1"),
+            ('no-keepdim', lambda x: (x.mean(-1), x.var(-1, correction=0)),
+             "an axis is lost: write `keepdim=True`, so that the one number of each vector broadcasts"),
+            ('everything', lambda x: _moments(x, None),
+             "mean and variance are taken over all numbers at once; each position has its own: the last axis alone"),
+            ('everything-unbiased', lambda x: _moments(x, None, 1),
+             "mean and standard deviation of all numbers at once; each position has its own: write `dim=-1`"),
+            ('summed-squares', lambda x: (x.mean(-1, keepdim=True), x.var(-1, correction=0, keepdim=True)*x.shape[-1]),
+             "the squared differences are added up; the variance is their mean")],
+        'centre': [('not-centred', lambda x, mu: x, "the mean is not subtracted from `x`; only σ uses it")],
+        'use': [
+            ('no-eps', lambda eps: 0., "ε is missing: a vector of equal numbers has σ = 0, and 0/0 is NaN"),
+            ('fixed-eps', lambda eps: 1e-5, "ε is always 1e-5 here: use the argument `eps`")],
+        'root': [
+            ('eps-outside', lambda var, eps: var.sqrt() + eps, "ε is added to σ; it belongs to σ², under the root"),
+            ('no-root', lambda var, eps: var + eps,
+             "this divides by the variance; take its root, the standard deviation")],
+        'scale': [
+            ('no-gain', lambda x, g, b: x, "gain and bias are not used"),
+            ('bias-times-gain', lambda x, g, b: g*(x + b),
+             "the bias is multiplied by the gain, too; first times g, then plus b")],
+        'whole': [
+            ('bare', lambda x, *rest: (x - x.mean(-1, keepdim=True))/x.std(-1, keepdim=True),
+             "gain, bias and ε are not used, and `std` divides by d_model − 1 (write `correction=0`)"),
+            ('bare-with-eps', lambda x, g, b, eps=1e-5: (x - x.mean(-1, keepdim=True))/(x.std(-1, keepdim=True) + eps),
+             "gain and bias are not used, `std` divides by d_model − 1 (write `correction=0`), and ε belongs to σ², "
+             "under the root"),
+            ('rms-norm', lambda x, g, b, eps=1e-5: g*x/(x.pow(2).mean(-1, keepdim=True) + eps).sqrt() + b,
+             "nothing is subtracted: this is RMSNorm, the next lesson's; LayerNorm takes the mean away first")]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #6cb901cc
 class _SamePlaces(nn.Module):
@@ -168,13 +111,6 @@ def _stirred(module): # The same random numbers in all gains and biases, so that
     return module
 
 def _sublayer(x): return (2*x + x.roll(1, -1)).tanh() + .5
-
-class _Wrapper(Residual):
-    def __init__(self, cfg, rule):
-        super().__init__(cfg)
-        self.rule = rule
-
-    def forward(self, x, f): return self.rule(x, f, self.norm, self.dropout)
 
 class Wrapper(Write):
     r"""The wrapper of every sub-layer
@@ -208,128 +144,60 @@ class Residual(nn.Module):
         wrapper.dropout = _SamePlaces()
         return wrapper(x, _sublayer)
 
-    class wrong:
-        def pre_norm(cfg):
-            "this is pre-norm: the norm is applied to what goes in; the paper normalises the sum"
-            return _Wrapper(cfg, lambda x, f, norm, drop: x + drop(f(norm(x))))
+    def model(cfg, call=lambda f, x: f(x), add=True, norm_at=('sum',), drop_at=('output',)):
+        wrapper = Residual(cfg)
+        def at(place, value):
+            if place in drop_at: value = wrapper.dropout(value)
+            return wrapper.norm(value) if place in norm_at else value
+        def forward(x, f):
+            x = at('start', x)
+            branch = at('output', at('branch', call(f, at('input', x))))
+            return at('end', at('sum', at('path', x) + branch if add else branch))
+        wrapper.forward = forward
+        return wrapper
 
-        def pre_norm_without_dropout(cfg):
-            "two things: this is pre-norm (the paper normalises the sum), and dropout is missing"
-            return _Wrapper(cfg, lambda x, f, norm, drop: x + f(norm(x)))
-
-        def sum_alone(cfg):
-            "norm and dropout are missing"
-            return _Wrapper(cfg, lambda x, f, norm, drop: x + f(x))
-
-        def no_residual_no_dropout(cfg):
-            "two things: `x` itself is lost (add it to the sub-layer's output), and dropout is missing"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(f(x)))
-
-        def dropout_of_the_norm(cfg):
-            "only the sub-layer's output is normalised; the paper normalises the sum"
-            return _Wrapper(cfg, lambda x, f, norm, drop: x + drop(norm(f(x))))
-
-        def dropout_of_x(cfg):
-            "dropout acts on `x`; it belongs on the sub-layer's output, before the sum"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(drop(x) + f(x)))
-
-        def not_called(cfg):
-            "`sublayer` is a function: call it, `sublayer(x)`"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(x + drop(f)))
-
-        def no_residual(cfg):
-            "`x` itself is lost: add it to the sub-layer's output"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(drop(f(x))))
-
-        def no_norm(cfg):
-            "the norm is missing"
-            return _Wrapper(cfg, lambda x, f, norm, drop: x + drop(f(x)))
-
-        def norm_of_the_branch(cfg):
-            "only the sub-layer's output is normalised; the paper normalises the sum"
-            return _Wrapper(cfg, lambda x, f, norm, drop: x + norm(drop(f(x))))
-
-        def norm_of_x(cfg):
-            "only `x` is normalised, then the sub-layer's output is added; the paper normalises the sum"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(x) + drop(f(x)))
-
-        def norm_instead_of_x(cfg):
-            "`norm(x)` has taken the place of `x`, at the beginning; the paper normalises the sum, at the end"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(x) + drop(f(norm(x))))
-
-        def normed_twice(cfg):
-            "there are two norms, before the sub-layer and after the sum; the paper has only the second"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(x + drop(f(norm(x)))))
-
-        def no_dropout(cfg):
-            "dropout is missing: it acts on the sub-layer's output"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(x + f(x)))
-
-        def dropout_of_the_sum(cfg):
-            "dropout acts on the sum, so `x` is hit as well; it belongs on the sub-layer's output, before the sum"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(drop(x + f(x))))
-
-        def dropout_at_the_end(cfg):
-            "dropout comes after the norm; it belongs on the sub-layer's output, before the sum"
-            return _Wrapper(cfg, lambda x, f, norm, drop: drop(norm(x + f(x))))
-
-        def dropout_of_the_input(cfg):
-            "dropout acts on what goes into the sub-layer; it belongs on what comes out"
-            return _Wrapper(cfg, lambda x, f, norm, drop: norm(x + f(drop(x))))
+    faults = {
+        'add': [('no-residual', False, "`x` itself is lost: add it to the sub-layer's output")],
+        'norm_at': [
+            ('no-norm', (), "the norm is missing"),
+            ('pre-norm', ('input',),
+             "this is pre-norm: the norm is applied to what goes in; the paper normalises the sum"),
+            ('norm-of-the-branch', ('output',), ('branch',),
+             "only the sub-layer's output is normalised; the paper normalises the sum"),
+            ('norm-of-x', ('path',),
+             "only `x` is normalised, then the sub-layer's output is added; the paper normalises the sum"),
+            ('norm-instead-of-x', ('start',),
+             "`norm(x)` has taken the place of `x`, at the beginning; the paper normalises the sum, at the end"),
+            ('normed-twice', ('input', 'sum'),
+             "there are two norms, before the sub-layer and after the sum; the paper has only the second")],
+        'drop_at': [
+            ('no-dropout', (), "dropout is missing: it acts on the sub-layer's output"),
+            ('dropout-of-x', ('path',), "dropout acts on `x`; it belongs on the sub-layer's output, before the sum"),
+            ('dropout-of-the-sum', ('sum',),
+             "dropout acts on the sum, so `x` is hit as well; it belongs on the sub-layer's output, before the sum"),
+            ('dropout-at-the-end', ('end',),
+             "dropout comes after the norm; it belongs on the sub-layer's output, before the sum"),
+            ('dropout-of-the-input', ('input',),
+             "dropout acts on what goes into the sub-layer; it belongs on what comes out")],
+        'whole': [
+            ('not-called', partial(model, call=lambda f, x: f), partial(model, call=lambda f, x: f, drop_at=()),
+             "`sublayer` is a function: call it, `sublayer(x)`")]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #af394258
-class _Decoder(DecoderLayer):
-    def __init__(self, cfg, *rules):
-        super().__init__(cfg)
-        self.rules = rules
+_OUTSIDE = ("this goes wrong with pre-norm: inside a `lambda y: …` use its own argument, which pre-norm has "
+            "normalised, and not the variable outside")
 
+class _OuterKeys(DecoderLayer):
     def forward(self, y, memory, self_mask=None, memory_mask=None):
-        for rule in self.rules: y = rule(self, y, memory, self_mask, memory_mask)
-        return y
-
-def _look(self, y, memory, self_mask, memory_mask):
-    return self.residuals[0](y, lambda y: self.self_attention(y, y, y, self_mask)[0])
-
-def _ask(self, y, memory, self_mask, memory_mask):
-    return self.residuals[1](y, lambda y: self.cross_attention(y, memory, memory, memory_mask)[0])
-
-def _think(self, y, memory, self_mask, memory_mask): return self.residuals[2](y, self.feed_forward)
-
-def _blind(rule): return lambda self, y, memory, self_mask, memory_mask: rule(self, y, memory, None, None)
-
-def _other(f, i=1): return lambda self, y, memory, *masks: self.residuals[i](y, lambda y: f(self, y, memory, *masks)[0])
+        y = self.residuals[0](y, lambda x: self.self_attention(x, y, y, self_mask)[0])
+        y = self.residuals[1](y, lambda x: self.cross_attention(x, memory, memory, memory_mask)[0])
+        return self.residuals[2](y, self.feed_forward)
 
 @cache
-def _weights(cfg):
+def _built(kind, cfg): # Once for all mistakes, each of which gets a `copy` with the same parameters
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return _stirred(DecoderLayer(cfg)).state_dict()
-
-def _outer(self, y, memory, self_mask, memory_mask):
-    z = self.residuals[0](y, lambda _: self.self_attention(y, y, y, self_mask)[0])
-    return self.residuals[1](z, lambda _: self.cross_attention(z, memory, memory, memory_mask)[0])
-
-def _bare(self, y, memory, self_mask, memory_mask):
-    y = self.self_attention(y, y, y, self_mask)[0]
-    return self.feed_forward(self.cross_attention(y, memory, memory, memory_mask)[0])
-
-def _sums(self, y, memory, self_mask, memory_mask):
-    y = y + self.self_attention(y, y, y, self_mask)[0]
-    y = y + self.cross_attention(y, memory, memory, memory_mask)[0]
-    return y + self.feed_forward(y)
-
-def _by_hand(self, y, memory, self_mask, memory_mask):
-    first, second, third = (wrap.norm for wrap in self.residuals)
-    y = first(y + self.self_attention(y, y, y, self_mask)[0])
-    y = second(y + self.cross_attention(y, memory, memory, memory_mask)[0])
-    return third(y + self.feed_forward(y))
-
-def _once_more(rule): return lambda self, y, *rest: y + rule(self, y, *rest)
-
-def _one_wrapper(self, y, memory, self_mask, memory_mask):
-    wrap = self.residuals[0]
-    y = wrap(y, lambda y: self.self_attention(y, y, y, self_mask)[0])
-    return wrap(wrap(y, lambda y: self.cross_attention(y, memory, memory, memory_mask)[0]), self.feed_forward)
+        return _stirred(kind(cfg)).eval()
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #35acd520
 class Decoder(Write):
@@ -369,137 +237,79 @@ class DecoderLayer(nn.Module):
         *tensors, norm = args
         cfg = TransformerConfig(vocab_size=9, d_model=8, h=2, d_ff=12, norm=norm)
         with torch.random.fork_rng(devices=[]): layer = answer(cfg).eval()
-        layer.load_state_dict(_weights(cfg))
+        layer.load_state_dict(_built(DecoderLayer, cfg).state_dict())
         with torch.no_grad(): return layer(*tensors)
 
-    class wrong:
-        def exchanged(cfg):
-            "queries come from the memory, keys and values from the target; it is the target that asks"
-            return _Decoder(cfg, _look, _other(lambda self, y, memory, mask, memory_mask:
-                                               self.cross_attention(memory, y, y, memory_mask)), _think)
+    def model(cfg, order=lambda look, ask, think: ((0, look), (1, ask), (2, think)),
+              wrap=lambda layer, i, y, f: layer.residuals[i](y, f), take=lambda pair: pair[0],
+              ask=lambda layer, y, memory, masks: layer.cross_attention(y, memory, memory, masks[1]),
+              masks=lambda self_mask, memory_mask: (self_mask, memory_mask)):
+        layer = copy(_built(DecoderLayer, cfg))
+        def forward(y, memory, self_mask=None, memory_mask=None):
+            both = masks(self_mask, memory_mask)
+            def look(y): return take(layer.self_attention(y, y, y, both[0]))
+            def asked(y): return take(ask(layer, y, memory, both))
+            for i, f in order(look, asked, layer.feed_forward): y = wrap(layer, i, y, f)
+            return y
+        layer.forward = forward
+        return layer
 
-        def only_values(cfg):
-            "the values come from the memory, but the keys from the target: nothing of the source is compared"
-            return _Decoder(cfg, _look, _other(lambda self, y, memory, mask, memory_mask:
-                                               self.cross_attention(y, y, memory, memory_mask)), _think)
-
-        def only_keys(cfg):
-            "the keys come from the memory, but the values from the target: what is found is looked up elsewhere"
-            return _Decoder(cfg, _look, _other(lambda self, y, memory, mask, memory_mask:
-                                               self.cross_attention(y, memory, y, memory_mask)), _think)
-
-        def no_memory(cfg):
-            "in the middle the target looks at itself again; keys and values come from the memory"
-            return _Decoder(cfg, _look, _other(lambda self, y, memory, mask, memory_mask:
-                                               self.cross_attention(y, y, y, mask)), _think)
-
-        def same_attention(cfg):
-            "the middle one is `self.self_attention` again; `self.cross_attention` has parameters of its own"
-            return _Decoder(cfg, _look, _other(lambda self, y, memory, mask, memory_mask:
-                                               self.self_attention(y, memory, memory, memory_mask)), _think)
-
-        def no_middle(cfg):
-            "the attention to the memory is missing: nothing of the source arrives"
-            return _Decoder(cfg, _look, _think)
-
-        def memory_first(cfg):
-            "the attention to the memory comes first; the paper has the masked self-attention before it"
-            return _Decoder(cfg, _ask, _look, _think)
-
-        def memory_first_in_turn(cfg):
-            "the attention to the memory comes first; the paper has the masked self-attention before it"
-            asks = _other(lambda self, y, memory, mask, memory_mask:
-                          self.cross_attention(y, memory, memory, memory_mask), 0)
-            looks = _other(lambda self, y, memory, mask, memory_mask: self.self_attention(y, y, y, mask))
-            return _Decoder(cfg, asks, looks, _think)
-
-        def no_feed_forward(cfg):
-            "the feed-forward network is missing"
-            return _Decoder(cfg, _look, _ask)
-
-        def no_masks(cfg):
-            "neither mask is used: the target sees what it is to predict, and the padding of the source"
-            return _Decoder(cfg, _blind(_look), _blind(_ask), _think)
-
-        def no_causal_mask(cfg):
-            "the self-attention does not use `self_mask`: the target sees what it is to predict"
-            return _Decoder(cfg, _blind(_look), _ask, _think)
-
-        def no_memory_mask(cfg):
-            "the attention to the memory does not use `memory_mask`: it sees the padding of the source"
-            return _Decoder(cfg, _look, _blind(_ask), _think)
-
-        def self_mask_twice(cfg):
-            "the causal mask is used for the memory, too; the source may be seen whole, but for its padding"
-            return _Decoder(cfg, _look, _other(lambda self, y, memory, mask, memory_mask:
-                                               self.cross_attention(y, memory, memory, mask)), _think)
-
-        def masks_exchanged(cfg):
-            "the two masks are exchanged: `self_mask` is for the target, `memory_mask` for the source"
-            def look(self, y, memory, mask, memory_mask): return _look(self, y, memory, memory_mask, mask)
-            def ask(self, y, memory, mask, memory_mask): return _ask(self, y, memory, memory_mask, mask)
-            return _Decoder(cfg, look, ask, _think)
-
-        def no_last_wrapper(cfg):
-            "the feed-forward network stands without its wrapper, `self.residuals[2]`: no sum, no norm"
-            return _Decoder(cfg, _look, _ask, lambda self, y, *rest: self.feed_forward(y))
-
-        def no_norms(cfg):
-            "the sums are there, the norms are not: call `self.residuals[…]`, which does both"
-            return _Decoder(cfg, _sums)
-
-        def no_wrappers(cfg):
-            "the sub-layers stand without their wrappers: no sum, no norm"
-            return _Decoder(cfg, _bare)
-
-        def one_wrapper(cfg):
-            "all sub-layers use the same wrapper, so they share one LayerNorm; there are three"
-            return _Decoder(cfg, _one_wrapper)
-
-        def outer_variable(cfg):
-            """right for post-norm only: inside a `lambda y: …` use its own argument, which pre-norm has normalised, and
-            not the variable outside"""
-            return _Decoder(cfg, _outer, _think)
-
-        def outer_keys(cfg):
-            """right for post-norm only: inside a `lambda y: …` use its own argument, which pre-norm has normalised, and
-            not the variable outside"""
-            return _Decoder(cfg, lambda self, y, memory, mask, memory_mask: self.residuals[0](
-                y, lambda x: self.self_attention(x, y, y, mask)[0]), _ask, _think)
-
-        def outer_in_self_attention(cfg):
-            """right for post-norm only: inside a `lambda y: …` use its own argument, which pre-norm has normalised, and
-            not the variable outside"""
-            return _Decoder(cfg, lambda self, y, memory, mask, memory_mask: self.residuals[0](
-                y, lambda x: self.self_attention(y, y, y, mask)[0]), _ask, _think)
-
-        def outer_queries(cfg):
-            """right for post-norm only: inside a `lambda y: …` use its own argument, which pre-norm has normalised, and
-            not the variable outside"""
-            return _Decoder(cfg, _look, lambda self, y, memory, mask, memory_mask: self.residuals[1](
-                y, lambda x: self.cross_attention(y, memory, memory, memory_mask)[0]), _think)
-
-        def by_hand(cfg):
-            """right for post-norm only: leave sum and norm to the wrapper, which knows both orders:
-            `self.residuals[…](y, lambda y: …)`"""
-            return _Decoder(cfg, _by_hand)
-
-        def added_twice(cfg):
-            "`y` is added once more: the wrapper has added it already"
-            return _Decoder(cfg, *map(_once_more, (_look, _ask, _think)))
-
-        def finished_output(cfg):
-            "the wrapper wants a function and calls it itself: give `lambda y: …`, not the finished output"
-            return _Decoder(cfg, lambda self, y, *rest: self.residuals[0](y, y))
-
-        def pair(cfg):
-            "an attention gives back a pair, the output and the weights: take `[0]`"
-            return _Decoder(cfg, lambda self, y, memory, mask, memory_mask: self.residuals[0](
-                y, lambda y: self.self_attention(y, y, y, mask)))
-
-        def finished_pair(cfg):
-            "the wrapper wants a function and calls it itself: give `lambda y: …`, not the finished output"
-            return _Decoder(cfg, lambda self, y, *rest: self.residuals[0](y, (y, y)))
+    faults = {
+        'order': [
+            ('no-middle', lambda look, ask, think: ((0, look), (2, think)),
+             "the attention to the memory is missing: nothing of the source arrives"),
+            ('memory-first', lambda look, ask, think: ((1, ask), (0, look), (2, think)),
+             lambda look, ask, think: ((0, ask), (1, look), (2, think)),
+             "the attention to the memory comes first; the paper has the masked self-attention before it"),
+            ('no-feed-forward', lambda look, ask, think: ((0, look), (1, ask)), "the feed-forward network is missing")],
+        'wrap': [
+            ('no-wrappers', lambda layer, i, y, f: f(y),
+             "the sub-layers stand without their wrappers: no sum, no norm"),
+            ('no-norms', lambda layer, i, y, f: y + f(y),
+             "the sums are there, the norms are not: call `self.residuals[…]`, which does both"),
+            ('no-last-wrapper', lambda layer, i, y, f: layer.residuals[i](y, f) if i < 2 else f(y),
+             "the feed-forward network stands without its wrapper, `self.residuals[2]`: no sum, no norm"),
+            ('one-wrapper', lambda layer, i, y, f: layer.residuals[0](y, f),
+             "all sub-layers use the same wrapper, so they share one LayerNorm; there are three"),
+            ('by-hand', lambda layer, i, y, f: layer.residuals[i].norm(y + f(y)),
+             "this is post-norm, whatever `cfg.norm` says: leave sum and norm to the wrapper, which knows both orders: "
+             "`self.residuals[…](y, lambda y: …)`"),
+            ('added-twice', lambda layer, i, y, f: y + layer.residuals[i](y, f),
+             "`y` is added once more: the wrapper has added it already"),
+            ('outer-variable', lambda layer, i, y, f: layer.residuals[i](y, f if i == 2 else lambda _: f(y)),
+             lambda layer, i, y, f: layer.residuals[i](y, f if i != 0 else lambda _: f(y)),
+             lambda layer, i, y, f: layer.residuals[i](y, f if i != 1 else lambda _: f(y)),
+             _OUTSIDE)],
+        'ask': [
+            ('exchanged', lambda layer, y, memory, masks: layer.cross_attention(memory, y, y, masks[1]),
+             "queries come from the memory, keys and values from the target; it is the target that asks"),
+            ('only-values', lambda layer, y, memory, masks: layer.cross_attention(y, y, memory, masks[1]),
+             "the values come from the memory, but the keys from the target: nothing of the source is compared"),
+            ('only-keys', lambda layer, y, memory, masks: layer.cross_attention(y, memory, y, masks[1]),
+             "the keys come from the memory, but the values from the target: what is found is looked up elsewhere"),
+            ('no-memory', lambda layer, y, memory, masks: layer.cross_attention(y, y, y, masks[0]),
+             "in the middle the target looks at itself again; keys and values come from the memory"),
+            ('same-attention', lambda layer, y, memory, masks: layer.self_attention(y, memory, memory, masks[1]),
+             "the middle one is `self.self_attention` again; `self.cross_attention` has parameters of its own")],
+        'masks': [
+            ('no-causal-mask', lambda self_mask, memory_mask: (None, memory_mask),
+             "the self-attention does not use `self_mask`: the target sees what it is to predict"),
+            ('no-memory-mask', lambda self_mask, memory_mask: (self_mask, None),
+             "the attention to the memory does not use `memory_mask`: it sees the padding of the source"),
+            ('no-masks', lambda self_mask, memory_mask: (None, None),
+             "neither mask is used: the target sees what it is to predict, and the padding of the source"),
+            ('self-mask-twice', lambda self_mask, memory_mask: (self_mask, self_mask),
+             "the causal mask is used for the memory, too; the source may be seen whole, but for its padding"),
+            ('masks-exchanged', lambda self_mask, memory_mask: (memory_mask, self_mask),
+             "the two masks are exchanged: `self_mask` is for the target, `memory_mask` for the source")],
+        'whole': [
+            ('pair', partial(model, take=lambda pair: pair),
+             partial(model, take=lambda pair: pair, wrap=lambda layer, i, y, f: y + f(y)),
+             "an attention gives back a pair, the output and the weights: take `[0]`"),
+            ('finished-output', partial(model, wrap=lambda layer, i, y, f: layer.residuals[i](y, f(y))),
+             partial(model, wrap=lambda layer, i, y, f: layer.residuals[i](y, (y, y))),
+             "the wrapper wants a function and calls it itself: give `lambda y: …`, not the finished output"),
+            ('outer-variable', _OuterKeys, _OUTSIDE)]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #871691dc
 class ShiftRight(Write):
@@ -528,62 +338,39 @@ def shift_right(
 
     def right(ids, bos_id): return F.pad(ids, (1, 0), value=bos_id)[:, :-1]
 
-    class wrong:
-        def not_shifted(ids, bos_id):
-            "nothing is shifted: the word to be predicted goes in at its own position, and the model only copies it"
-            return ids
+    def model(ids, bos_id, front=lambda bos_id: bos_id,
+              shift=lambda ids, first: F.pad(ids, (1, 0), value=first)[:, :-1], kind=lambda ids: ids):
+        return kind(shift(ids, front(bos_id)))
 
-        def left(ids, bos_id):
-            "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"
-            return F.pad(ids, (0, 1), value=bos_id)[:, 1:]
-
-        def left_with_padding(ids, bos_id):
-            "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"
-            return F.pad(ids, (0, 1))[:, 1:]
-
-        def first_word_cut_off(ids, bos_id):
-            "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"
-            return ids[:, 1:]
-
-        def nothing_in_front(ids, bos_id):
-            "the last column is off, but nothing stands in front: every row begins with `bos_id`"
-            return ids[:, :-1]
-
-        def too_long(ids, bos_id):
-            "the last column is still there, so there is one position more than words to predict"
-            return F.pad(ids, (1, 0), value=bos_id)
-
-        def rolled(ids, bos_id):
-            "the last column came in again at the front; `bos_id` belongs there"
-            return ids.roll(1, 1)
-
-        def rolled_as_one_row(ids, bos_id):
-            """all rows are taken for one, so words move from row to row; each row is shifted by itself, and begins with
-            `bos_id`"""
-            return ids.roll(1)
-
-        def overwritten(ids, bos_id):
-            "the first word is overwritten, the others still stand at their own positions: nothing is shifted"
-            ids[:, 0] = bos_id
-            return ids
-
-        def padding_in_front(ids, bos_id):
-            "a 0 stands in front, the padding; a target begins with `bos_id`"
-            return F.pad(ids, (1, 0))[:, :-1]
-
-        def smeared(ids, bos_id):
-            """the words are copied within one tensor, each onto the next, so they repeat: read from `ids`, write into a
-            copy"""
-            return torch.cat([torch.full_like(ids[:, :1], bos_id), ids[:, :1].expand_as(ids[:, 1:])], 1)
-
-        def floats(ids, bos_id):
-            """these are floats; ids are whole numbers: give the new column the type of `ids`, as `F.pad` and
-            `torch.full_like` do"""
-            return F.pad(ids, (1, 0), value=bos_id)[:, :-1].float()
-
-        def fixed_start(ids, bos_id):
-            "a 1 stands in front, as in the lesson; `bos_id` is not always 1"
-            return F.pad(ids, (1, 0), value=1)[:, :-1]
+    faults = {
+        'shift': [
+            ('too-long', lambda ids, first: F.pad(ids, (1, 0), value=first),
+             "the last column is still there, so there is one position more than words to predict"),
+            ('overwritten', lambda ids, first: F.pad(ids[:, 1:], (1, 0), value=first),
+             "the first word is overwritten, the others still stand at their own positions: nothing is shifted"),
+            ('smeared', lambda ids, first: F.pad(ids[:, :1].expand_as(ids)[:, 1:], (1, 0), value=first),
+             "the words are copied within one tensor, each onto the next, so they repeat: read from `ids`, write into "
+             "a copy")],
+        'front': [
+            ('padding-in-front', lambda bos_id: 0, "a 0 stands in front, the padding; a target begins with `bos_id`"),
+            ('fixed-start', lambda bos_id: 1, "a 1 stands in front, as in the lesson; `bos_id` is not always 1")],
+        'kind': [
+            ('floats', torch.Tensor.float,
+             "these are floats; ids are whole numbers: give the new column the type of `ids`, as `F.pad` and "
+             "`torch.full_like` do")],
+        'whole': [
+            ('not-shifted', lambda ids, bos_id: ids,
+             "nothing is shifted: the word to be predicted goes in at its own position, and the model only copies it"),
+            ('left', lambda ids, bos_id: F.pad(ids, (0, 1), value=bos_id)[:, 1:],
+             lambda ids, bos_id: F.pad(ids, (0, 1))[:, 1:], lambda ids, bos_id: ids[:, 1:],
+             "this shifts left: position i gets word i + 1, which comes even after the word to be predicted"),
+            ('nothing-in-front', lambda ids, bos_id: ids[:, :-1],
+             "the last column is off, but nothing stands in front: every row begins with `bos_id`"),
+            ('rolled', lambda ids, bos_id: ids.roll(1, 1),
+             "the last column came in again at the front; `bos_id` belongs there"),
+            ('rolled-as-one-row', lambda ids, bos_id: ids.roll(1),
+             "all rows are taken for one, so words move from row to row; each row is shifted by itself, and begins "
+             "with `bos_id`")]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #e0690002
 class _Whole(nn.Module):
@@ -594,22 +381,12 @@ class _Whole(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(cfg) for _ in range(cfg.N))
         self.decoder = nn.ModuleList(DecoderLayer(cfg) for _ in range(cfg.N))
 
-    def embed(self, ids): return self.positions(self.embedding(ids))
-
-    def masks(self, tgt, src): return causal_mask(tgt.shape[1]) & padding_mask(tgt, 0), padding_mask(src, 0)
-
     def decode(self, tgt, memory, src):
-        y = self.embed(tgt)
-        for layer in self.decoder: y = layer(y, memory, *self.masks(tgt, src))
+        y, self_mask = self.positions(self.embedding(tgt)), causal_mask(tgt.shape[1]) & padding_mask(tgt, 0)
+        for layer in self.decoder: y = layer(y, memory, self_mask, padding_mask(src, 0))
         return y
 
 _TINY = TransformerConfig(vocab_size=9, N=2, d_model=8, d_ff=12, h=2, max_len=8)
-
-@cache
-def _all_weights():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return _stirred(_Whole(_TINY)).state_dict()
 
 class WholeDecoder(Write):
     """The whole decoder
@@ -651,98 +428,67 @@ class MyTransformer(nn.Module):
 
     def run(answer, tgt, memory, src):
         with torch.random.fork_rng(devices=[]): model = answer(_TINY).eval()
-        model.load_state_dict(_all_weights())
+        model.load_state_dict(_built(_Whole, _TINY).state_dict())
         with torch.no_grad(): return model.decode(tgt, memory, src)
 
     right = _Whole
 
-    class wrong:
-        class no_positions(_Whole):
-            "the positions are missing: `self.positions(self.embedding(tgt))`"
-            def embed(self, ids): return self.embedding(ids)
+    def model(cfg, embed=lambda net, tgt, memory: net.positions(net.embedding(tgt)),
+              self_mask=lambda tgt, src: causal_mask(tgt.shape[1]) & padding_mask(tgt, 0),
+              memory_mask=lambda tgt, src: padding_mask(src, 0), layers=lambda decoder: decoder,
+              give=lambda net, y: y):
+        net = copy(_built(_Whole, cfg))
+        def decode(tgt, memory, src):
+            y, masks = embed(net, tgt, memory), (self_mask(tgt, src), memory_mask(tgt, src))
+            for layer in layers(net.decoder): y = layer(y, memory, *masks)
+            return give(net, y)
+        net.decode = decode
+        return net
 
-        class only_positions(_Whole):
-            "`self.positions` adds the positions itself; here they are added a second time"
-            def embed(self, ids): return self.positions(self.positions(self.embedding(ids)))
-
-        class no_causal_mask(_Whole):
-            "the causal mask is missing: every position sees the words that it is to predict"
-            def masks(self, tgt, src): return padding_mask(tgt, 0), padding_mask(src, 0)
-
-        class no_padding_mask(_Whole):
-            "the padding of the target is not hidden: join the causal mask with `padding_mask(tgt, 0)`"
-            def masks(self, tgt, src): return causal_mask(tgt.shape[1]), padding_mask(src, 0)
-
-        class either_mask(_Whole):
-            "`|` allows what *one* of the masks allows; a pair must be allowed by both: `&`"
-            def masks(self, tgt, src): return causal_mask(tgt.shape[1]) | padding_mask(tgt, 0), padding_mask(src, 0)
-
-        class no_self_mask(_Whole):
-            "the target is not masked at all: it sees what it is to predict, and the padding"
-            def masks(self, tgt, src): return None, padding_mask(src, 0)
-
-        class no_memory_mask(_Whole):
-            "the memory is not masked: it contains the padding of the source"
-            def masks(self, tgt, src): return _Whole.masks(self, tgt, src)[0], None
-
-        class no_masks(_Whole):
-            "no mask is used: the target sees what it is to predict, and the padding of both sides"
-            def masks(self, tgt, src): return None, None
-
-        class padding_of_the_target(_Whole):
-            "the memory is masked by the padding of the target; what stands in it are the words of the source"
-            def masks(self, tgt, src): return _Whole.masks(self, tgt, src)[0], padding_mask(tgt, 0)
-
-        class padding_of_the_source(_Whole):
-            "the target is masked by the padding of the source; its own padding counts there"
-            def masks(self, tgt, src): return causal_mask(tgt.shape[1]) & padding_mask(src, 0), padding_mask(src, 0)
-
-        class causal_memory(_Whole):
-            "the causal mask is used for the memory, too; the source may be seen whole, but for its padding"
-            def masks(self, tgt, src):
-                self_mask, memory_mask = _Whole.masks(self, tgt, src)
-                return self_mask, memory_mask & torch.ones(tgt.shape[1], src.shape[1], dtype=torch.bool).tril()
-
-        class masks_exchanged(_Whole):
-            "the two masks are exchanged: the one for the target comes first"
-            def masks(self, tgt, src): return _Whole.masks(self, tgt, src)[::-1]
-
-        class not_passed_on(_Whole):
-            "every layer gets the embedded target again; give it what the layer before gave back"
-            def decode(self, tgt, memory, src): return self.decoder[-1](self.embed(tgt), memory, *self.masks(tgt, src))
-
-        class first_layer(_Whole):
-            "only the first layer works: `return` comes after the loop"
-            def decode(self, tgt, memory, src): return self.decoder[0](self.embed(tgt), memory, *self.masks(tgt, src))
-
-        class same_layer(_Whole):
-            "it is always the same layer; the loop runs over all of `self.decoder`"
-            def decode(self, tgt, memory, src):
-                y = self.embed(tgt)
-                for _ in self.decoder: y = self.decoder[0](y, memory, *self.masks(tgt, src))
-                return y
-
-        class backwards(_Whole):
-            "the layers run from the last to the first"
-            def decode(self, tgt, memory, src):
-                y = self.embed(tgt)
-                for layer in reversed(self.decoder): y = layer(y, memory, *self.masks(tgt, src))
-                return y
-
-        class embedded_only(_Whole):
-            "this is the embedded target, before any layer"
-            def decode(self, tgt, memory, src): return self.embed(tgt)
-
-        class logits(_Whole):
-            "these are scores already; give back the vectors, of which `forward` makes the scores"
-            def decode(self, tgt, memory, src): return self.embedding.logits(_Whole.decode(self, tgt, memory, src))
-
-        class memory_only(_Whole):
-            "the memory went through the layers; it is the target that goes through them and looks at the memory"
-            def decode(self, tgt, memory, src):
-                y, masks = memory, (padding_mask(src, 0), padding_mask(src, 0))
-                for layer in self.decoder: y = layer(y, memory, *masks)
-                return y
+    faults = {
+        'embed': [
+            ('no-positions', lambda net, tgt, memory: net.embedding(tgt),
+             "the positions are missing: `self.positions(self.embedding(tgt))`"),
+            ('only-positions', lambda net, tgt, memory: net.positions(net.positions(net.embedding(tgt))),
+             "`self.positions` adds the positions itself; here they are added a second time")],
+        'self_mask': [
+            ('no-causal-mask', lambda tgt, src: padding_mask(tgt, 0),
+             "the causal mask is missing: every position sees the words that it is to predict"),
+            ('no-padding-mask', lambda tgt, src: causal_mask(tgt.shape[1]),
+             "the padding of the target is not hidden: join the causal mask with `padding_mask(tgt, 0)`"),
+            ('either-mask', lambda tgt, src: causal_mask(tgt.shape[1]) | padding_mask(tgt, 0),
+             "`|` allows what *one* of the masks allows; a pair must be allowed by both: `&`"),
+            ('no-self-mask', lambda tgt, src: None,
+             "the target is not masked at all: it sees what it is to predict, and the padding"),
+            ('padding-of-the-source', lambda tgt, src: causal_mask(tgt.shape[1]) & padding_mask(src, 0),
+             "the target is masked by the padding of the source; its own padding counts there")],
+        'memory_mask': [
+            ('no-memory-mask', lambda tgt, src: None,
+             "the memory is not masked: it contains the padding of the source"),
+            ('padding-of-the-target', lambda tgt, src: padding_mask(tgt, 0),
+             "the memory is masked by the padding of the target; what stands in it are the words of the source"),
+            ('causal-memory', lambda tgt, src:
+             torch.ones(tgt.shape[1], src.shape[1], dtype=torch.bool).tril() & padding_mask(src, 0),
+             "the causal mask is used for the memory, too; the source may be seen whole, but for its padding")],
+        'layers': [
+            ('not-passed-on', lambda decoder: decoder[-1:],
+             "every layer gets the embedded target again; give it what the layer before gave back"),
+            ('first-layer', lambda decoder: decoder[:1], "only the first layer works: `return` comes after the loop"),
+            ('same-layer', lambda decoder: [decoder[0]]*len(decoder),
+             "it is always the same layer; the loop runs over all of `self.decoder`"),
+            ('backwards', reversed, "the layers run from the last to the first"),
+            ('embedded-only', lambda decoder: (), "this is the embedded target, before any layer")],
+        'give': [
+            ('logits', lambda net, y: net.embedding.logits(y),
+             "these are scores already; give back the vectors, of which `forward` makes the scores")],
+        'whole': [
+            ('masks-exchanged',
+             partial(model, self_mask=lambda tgt, src: padding_mask(src, 0),
+                     memory_mask=lambda tgt, src: causal_mask(tgt.shape[1]) & padding_mask(tgt, 0)),
+             "the two masks are exchanged: the one for the target comes first"),
+            ('memory-only', partial(model, embed=lambda net, tgt, memory: memory,
+                                    self_mask=lambda tgt, src: padding_mask(src, 0)),
+             "the memory went through the layers; it is the target that goes through them and looks at the memory")]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #f50b01e0
 class TooStrict(Value):
@@ -779,10 +525,6 @@ class NormOverPositions(Value):
              20: ('not-itself', "each position takes part in its own mean, too")}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #265f95d7
-def _attention(c): return c.d_model*c.h*(2*c.d_k + 2*c.d_v)
-
-def _feed_forward(c): return 2*c.d_model*c.d_ff + c.d_ff + c.d_model
-
 class Parameters(Write):
     """Count the parameters
 
@@ -803,80 +545,50 @@ class Parameters(Write):
         feed_forward = 2*c.d_model*c.d_ff + c.d_ff + c.d_model
         return c.vocab_size*c.d_model + c.N*(3*attention + 2*feed_forward + 5*2*c.d_model)
 
-    class wrong:
-        def output_matrix(c):
-            "the embedding matrix is counted twice: the output uses the same one"
-            return c.vocab_size*c.d_model + Parameters.right(c)
+    def model(c, tables=lambda c: c.vocab_size*c.d_model, attentions=3,
+              attention=lambda c: c.d_model*c.h*(2*c.d_k + 2*c.d_v), networks=2,
+              feed_forward=lambda c: 2*c.d_model*c.d_ff + c.d_ff + c.d_model, norm_vectors=10):
+        return tables(c) + c.N*(attentions*attention(c) + networks*feed_forward(c) + norm_vectors*c.d_model)
 
-        def three_matrices(c):
-            "the embedding matrix is counted three times: source, target and output share one"
-            return 2*c.vocab_size*c.d_model + Parameters.right(c)
-
-        def two_attentions(c):
-            "two attentions for each pair of layers are too few: a decoder layer has two of its own"
-            return Parameters.right(c) - c.N*_attention(c)
-
-        def no_cross_attention(c):
-            "two attentions for each pair of layers are too few: a decoder layer has two of its own"
-            return Parameters.right(c) - c.N*(_attention(c) + 2*c.d_model)
-
-        def square(c):
-            "4·d_model² is an attention only if h·d_k = h·d_v = d_model; use d_k and d_v"
-            return Parameters.right(c) + 3*c.N*(4*c.d_model**2 - _attention(c))
-
-        def square_and_matrices_alone(c):
-            """two things: 4·d_model² is an attention only if h·d_k = h·d_v = d_model, and the vectors (biases,
-            LayerNorms) are missing"""
-            return c.vocab_size*c.d_model + c.N*(12*c.d_model**2 + 4*c.d_model*c.d_ff)
-
-        def no_output_projection(c):
-            "W^O is missing: it takes the h·d_v numbers of all heads back to d_model"
-            return Parameters.right(c) - 3*c.N*c.d_model*c.h*c.d_v
-
-        def one_feed_forward(c):
-            """one feed-forward network for each pair of layers is too few: the encoder's layer has one, and the
-            decoder's, too"""
-            return Parameters.right(c) - c.N*_feed_forward(c)
-
-        def table_of_positions(c):
-            "sinusoids are no parameters: the table of positions does not count"
-            return Parameters.right(c) + c.max_len*c.d_model
-
-        def one_head(c):
-            "each of the h heads has projections of its own: the factor h is missing"
-            return Parameters.right(c) + 3*c.N*(_attention(c)//c.h - _attention(c))
-
-        def attention_biases(c):
-            "the attention projections have no biases here"
-            return Parameters.right(c) + 3*c.N*(c.h*(2*c.d_k + c.d_v) + c.d_model)
-
-        def no_biases(c):
-            "the two bias vectors of each feed-forward network are missing"
-            return Parameters.right(c) - 2*c.N*(c.d_ff + c.d_model)
-
-        def matrices_alone(c):
-            "only matrices count here; a feed-forward network has two bias vectors, a LayerNorm a gain and a bias"
-            return Parameters.right(c) - 2*c.N*(c.d_ff + 6*c.d_model)
-
-        def no_norms(c):
-            "the LayerNorms are missing: five for each pair of layers, with gain and bias"
-            return Parameters.right(c) - 10*c.N*c.d_model
-
-        def gains_alone(c):
-            "each LayerNorm has a bias besides its gain"
-            return Parameters.right(c) - 5*c.N*c.d_model
-
-        def four_norms(c):
-            "there are five LayerNorms for each pair of layers: two in the encoder's and three in the decoder's"
-            return Parameters.right(c) - 2*c.N*c.d_model
-
-        def no_embedding(c):
-            "the embedding matrix is missing"
-            return Parameters.right(c) - c.vocab_size*c.d_model
-
-        def one_stack(c):
-            "N is the number of layers of *each* stack; a pair is one layer of the encoder and one of the decoder"
-            return c.vocab_size*c.d_model + c.N*(_attention(c) + _feed_forward(c) + 4*c.d_model)
+    faults = {
+        'tables': [
+            ('output-matrix', lambda c: 2*c.vocab_size*c.d_model,
+             "the embedding matrix is counted twice: the output uses the same one"),
+            ('three-matrices', lambda c: 3*c.vocab_size*c.d_model,
+             "the embedding matrix is counted three times: source, target and output share one"),
+            ('table-of-positions', lambda c: (c.vocab_size + c.max_len)*c.d_model,
+             "sinusoids are no parameters: the table of positions does not count"),
+            ('no-embedding', lambda c: 0, "the embedding matrix is missing")],
+        'attentions': [
+            ('two-attentions', 2,
+             "two attentions for each pair of layers are too few: a decoder layer has two of its own")],
+        'attention': [
+            ('square', lambda c: 4*c.d_model**2,
+             "4·d_model² is an attention only if h·d_k = h·d_v = d_model; use d_k and d_v"),
+            ('no-output-projection', lambda c: c.d_model*c.h*(2*c.d_k + c.d_v),
+             "W^O is missing: it takes the h·d_v numbers of all heads back to d_model"),
+            ('one-head', lambda c: c.d_model*(2*c.d_k + 2*c.d_v),
+             "each of the h heads has projections of its own: the factor h is missing"),
+            ('attention-biases', lambda c: (c.d_model + 1)*c.h*(2*c.d_k + c.d_v) + (c.h*c.d_v + 1)*c.d_model,
+             "the attention projections have no biases here")],
+        'networks': [
+            ('one-feed-forward', 1,
+             "one feed-forward network for each pair of layers is too few: the encoder's layer has one, and the "
+             "decoder's, too")],
+        'feed_forward': [
+            ('no-biases', lambda c: 2*c.d_model*c.d_ff,
+             "the two bias vectors of each feed-forward network are missing")],
+        'norm_vectors': [
+            ('no-norms', 0, "the LayerNorms are missing: five for each pair of layers, with gain and bias"),
+            ('gains-alone', 5, "each LayerNorm has a bias besides its gain"),
+            ('four-norms', 8,
+             "there are five LayerNorms for each pair of layers: two in the encoder's and three in the decoder's")],
+        'whole': [
+            ('square-and-matrices-alone', lambda c: c.vocab_size*c.d_model + c.N*(12*c.d_model**2 + 4*c.d_model*c.d_ff),
+             "two things: 4·d_model² is an attention only if h·d_k = h·d_v = d_model, and the vectors (biases, "
+             "LayerNorms) are missing"),
+            ('one-stack', partial(model, attentions=1, networks=1, norm_vectors=4),
+             "N is the number of layers of *each* stack; a pair is one layer of the encoder and one of the decoder")]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #f9d93b27
 class NoPositions(Value):

@@ -18,15 +18,10 @@ from torch import nn
 from ..exercises import Value, Write, localized
 from ...experiments.why_self_attention import Recurrent, path_lengths
 
-# %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #0f43965e
-def _with_our_weights(kind, ours, *sizes):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(7)
-        reference, mine = ours(*sizes), kind(*sizes)
-    if isinstance(mine, nn.Module): mine.load_state_dict(reference.state_dict())
-    return mine
-
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #2c0523d0
+class _InputBefore(Recurrent):
+    def forward(self, x): return torch.tanh(self.W(x) + self.U(F.pad(x[:, :-1], (0, 0, 1, 0))))
+
 class Recurrence(Write):
     r"""A recurrent layer
 
@@ -55,65 +50,56 @@ class Recurrent(nn.Module):
         for shape in ((1, 1, 2), (1, 3, 4), (2, 5, 3)): yield torch.randn(*shape, generator=g),
 
     def run(answer, x):
-        layer = _with_our_weights(answer, Recurrent, x.shape[-1])
-        if not isinstance(layer, nn.Module): return layer
-        with torch.no_grad(): return layer(x)
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(7)
+            ours, mine = Recurrent(x.shape[-1]), answer(x.shape[-1])
+            if not isinstance(mine, nn.Module): return mine
+            mine.load_state_dict(ours.state_dict())
+            return mine(x)
 
-    class wrong:
-        class no_state(Recurrent):
-            "the state is not kept: every position is computed from its own x_t alone; the next step needs this h"
-            def forward(self, x): return torch.tanh(self.W(x))
+    def model(d, step=lambda W, U, x, h: torch.tanh(W(x) + U(h)), keep=lambda h, before: h, turn=lambda x: x,
+              give=lambda states, h: states):
+        layer = Recurrent(d)
+        def forward(x):
+            h, states = torch.zeros_like(turn(x)[:, 0]), []
+            for x_t in turn(x).unbind(1):
+                before, h = h, step(layer.W, layer.U, x_t, h)
+                states.append(keep(h, before))
+            return give(turn(torch.stack(states, 1)), h)
+        layer.forward = forward
+        return layer
 
-        class wrong_axis(Recurrent):
-            "the loop runs over the sequences of the batch; the positions, which wait for each other, are axis 1"
-            def forward(self, x): return Recurrent.forward(self, x.transpose(0, 1)).transpose(0, 1)
-
-        class stacked_first(Recurrent):
-            "the states are stacked as a new *first* axis, shape (n, b, d); the positions are axis 1: `stack(…, 1)`"
-            def forward(self, x): return Recurrent.forward(self, x).transpose(0, 1)
-
-        class last_only(Recurrent):
-            "that is the last state alone; give back the states of all positions"
-            def forward(self, x): return Recurrent.forward(self, x)[:, -1]
-
-        class late(Recurrent):
-            "every state comes one place late: the first one given back is h_0 = 0; append it after the step"
-            def forward(self, x): return F.pad(Recurrent.forward(self, x)[:, :-1], (0, 0, 1, 0))
-
-        class no_tanh(Recurrent):
-            "the tanh is missing"
-            def forward(self, x): return _states(self, x, lambda Wx, Uh: Wx + Uh)
-
-        class tanh_inside(Recurrent):
-            "the tanh is around W x_t alone; it must be around the whole sum"
-            def forward(self, x): return _states(self, x, lambda Wx, Uh: torch.tanh(Wx) + Uh)
-
-        class input_before(Recurrent):
-            "U multiplies the *input* of the step before; it must be its state h, so there is no way around a loop"
-            def forward(self, x): return torch.tanh(self.W(x) + self.U(F.pad(x[:, :-1], (0, 0, 1, 0))))
-
-        class exchanged(Recurrent):
-            "W and U are exchanged: W belongs to the input, U to the state before"
-            def forward(self, x):
-                h, states = torch.zeros_like(x[:, 0]), []
-                for x_t in x.unbind(1): states.append(h := torch.tanh(self.U(x_t) + self.W(h)))
-                return torch.stack(states, 1)
-
-        class from_the_right(Recurrent):
-            "the loop runs from the last position to the first; h_t needs h_{t−1}, the state on its left"
-            def forward(self, x): return Recurrent.forward(self, x.flip(1)).flip(1)
-
-def _states(layer, x, step):
-    h, states = torch.zeros_like(x[:, 0]), []
-    for Wx in layer.W(x).unbind(1): states.append(h := step(Wx, layer.U(h)))
-    return torch.stack(states, 1)
+    faults = {
+        'step': [
+            ('no-state', lambda W, U, x, h: torch.tanh(W(x)),
+             "the state is not kept: every position is computed from its own x_t alone; the next step needs this h"),
+            ('no-tanh', lambda W, U, x, h: W(x) + U(h), "the tanh is missing"),
+            ('tanh-inside', lambda W, U, x, h: torch.tanh(W(x)) + U(h),
+             "the tanh is around W x_t alone; it must be around the whole sum"),
+            ('exchanged', lambda W, U, x, h: torch.tanh(U(x) + W(h)),
+             "W and U are exchanged: W belongs to the input, U to the state before")],
+        'turn': [
+            ('wrong-axis', lambda x: x.transpose(0, 1),
+             "the loop runs over the sequences of the batch; the positions, which wait for each other, are axis 1"),
+            ('from-the-right', lambda x: x.flip(1),
+             "the loop runs from the last position to the first; h_t needs h_{t−1}, the state on its left")],
+        'keep': [
+            ('late', lambda h, before: before,
+             "every state comes one place late: the first one given back is h_0 = 0; append it after the step")],
+        'give': [
+            ('stacked-first', lambda states, h: states.transpose(0, 1),
+             "the states are stacked as a new *first* axis, shape (n, b, d); the positions are axis 1: `stack(…, 1)`"),
+            ('last-only', lambda states, h: h, "that is the last state alone; give back the states of all positions")],
+        'whole': [
+            ('input-before', _InputBefore,
+             "U multiplies the *input* of the step before; it must be its state h, so there is no way around a loop")]}
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #b698bda9
-def _ways(hops, start=0., order='ij,jk->ik', first=True):
+def _ways(hops, join=lambda hop, reached: hop @ reached, first=True):
     lengths = None
     for number, hop in enumerate(hops, 1):
-        if lengths is None: lengths = torch.where(torch.eye(len(hop)) > 0, start, torch.inf)
-        reached = torch.einsum(order, hop.float(), ((lengths < number) | (torch.eye(len(hop)) > 0)).float()) > 0
+        if lengths is None: lengths = torch.where(torch.eye(len(hop)) > 0, 0., torch.inf)
+        reached = join(hop.float(), lengths.isfinite().float()) > 0
         new = reached & lengths.isinf()
         if not new.any(): break
         lengths[new if first else reached] = number
@@ -153,45 +139,37 @@ class ShortestWays(Write):
 
     def run(answer, *hops): return answer(_WithoutEnd(hops[0]) if len(hops) == 1 else iter(hops))
 
-    class wrong:
-        def transposed(hops):
-            "the table is transposed: rows are outputs, columns are inputs"
-            return path_lengths(hops).T
+    def model(hops, walk=path_lengths, count=lambda lengths: lengths, own=lambda lengths: lengths,
+              never=lambda lengths: lengths, turn=lambda lengths: lengths):
+        return turn(never(own(count(walk(hops)))))
 
-        def order(hops):
-            "the hops are joined in the wrong order: the new hop comes last, so it stands on the *left* of the product"
-            return _ways(hops, order='ij,ki->kj')
-
-        def last_number(hops):
-            "a pair keeps the number of its first hop; here every later hop writes over it"
-            return _ways(hops, first=False)
-
-        def from_zero(hops):
-            "every way is one hop too short: the first hop has the number 1; `enumerate(hops, 1)`"
-            return (path_lengths(hops) - 1).clamp(min=0)
-
-        def itself(hops):
-            "it takes 0 hops from a position to itself, also where it could see itself in one hop"
-            lengths = path_lengths(hops)
-            return lengths + torch.eye(len(lengths))
-
-        def zero_for_none(hops):
-            "where there is no way, the length is infinite; 0 would mean that the positions are the same"
-            return path_lengths(hops).nan_to_num(posinf=0.)
-
-        def without_end(hops):
-            "right as long as `hops` has no end; but when it ends, nothing comes back: `return` after the loop as well"
-            return path_lengths(hops) if isinstance(hops, _WithoutEnd) else None
-
-        def never_stops(hops):
-            """a thousand hops were taken, and more were asked for: `hops` may have no end, so take one after the other
-            (`list(hops)` would never return), and stop when a hop adds nothing"""
-            return path_lengths(list(hops))
-
-        def one_hop_only(hops):
-            "only the first hop is counted: go on, until a hop adds nothing"
-            hop = next(iter(hops))
-            return torch.where(hop, 1., torch.inf).masked_fill(torch.eye(len(hop)) > 0, 0.)
+    faults = {
+        'walk': [
+            ('order', lambda hops: _ways(hops, join=lambda hop, reached: reached @ hop),
+             "the hops are joined in the wrong order: the new hop comes last, so it stands on the *left* of the "
+             "product"),
+            ('last-number', lambda hops: _ways(hops, first=False),
+             "a pair keeps the number of its first hop; here every later hop writes over it"),
+            ('one-hop-only', lambda hops: path_lengths([next(iter(hops))]),
+             "only the first hop is counted: go on, until a hop adds nothing"),
+            ('never-stops', lambda hops: path_lengths(list(hops)),
+             "a thousand hops were taken, and more were asked for: `hops` may have no end, so take one after the other "
+             "(`list(hops)` would never return), and stop when a hop adds nothing")],
+        'count': [
+            ('from-zero', lambda lengths: (lengths - 1).clamp(min=0),
+             "every way is one hop too short: the first hop has the number 1; `enumerate(hops, 1)`")],
+        'own': [
+            ('itself', lambda lengths: lengths + torch.eye(len(lengths)),
+             "it takes 0 hops from a position to itself, also where it could see itself in one hop")],
+        'never': [
+            ('zero-for-none', lambda lengths: lengths.nan_to_num(posinf=0.),
+             "where there is no way, the length is infinite; 0 would mean that the positions are the same")],
+        'turn': [
+            ('transposed', lambda lengths: lengths.T, "the table is transposed: rows are outputs, columns are inputs")],
+        'whole': [
+            ('without-end', lambda hops: path_lengths(hops) if isinstance(hops, _WithoutEnd) else None,
+             "right as long as `hops` has no end; but when it ends, nothing comes back: `return` after the loop as "
+             "well")]}
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #1bc0bd3b
 class CrossOperations(Write):
@@ -213,30 +191,22 @@ class CrossOperations(Write):
 
     def right(n, m, d): return 4*n*m*d + 2*n*d*d + 4*m*d*d
 
-    class wrong:
-        def half(n, m, d):
-            "you count multiplications only: with the additions it is twice as much"
-            return 2*n*m*d + n*d*d + 2*m*d*d
+    def model(n, m, d, each=2, rows=lambda n, m: n + 2*m, scores=lambda n, m: n*m, products=2):
+        return each*(rows(n, m)*d*d + products*scores(n, m)*d)
 
-        def no_projections(n, m, d):
-            "the three projections are missing; that is the part that Table 1 leaves out"
-            return 4*n*m*d
-
-        def no_weighted_sum(n, m, d):
-            "the scores alone are not yet the output: the weights times $V$ take as much again"
-            return 2*n*m*d + 2*n*d*d + 4*m*d*d
-
-        def all_n(n, m, d):
-            "keys and values are made from the memory, which has m rows and not n"
-            return 4*n*m*d + 6*n*d*d
-
-        def n_squared(n, m, d):
-            "every query meets m keys, so the scores are n · m, not n²"
-            return 4*n*n*d + 2*n*d*d + 4*m*d*d
-
-        def keys_only(n, m, d):
-            "a projection is missing: the memory has two, one for the keys and one for the values"
-            return 4*n*m*d + 2*n*d*d + 2*m*d*d
+    faults = {
+        'each': [('half', 1, "you count multiplications only: with the additions it is twice as much")],
+        'rows': [
+            ('all-n', lambda n, m: 3*n, "keys and values are made from the memory, which has m rows and not n"),
+            ('keys-only', lambda n, m: n + m,
+             "a projection is missing: the memory has two, one for the keys and one for the values")],
+        'scores': [('n-squared', lambda n, m: n*n, "every query meets m keys, so the scores are n · m, not n²")],
+        'products': [
+            ('no-weighted-sum', 1,
+             "the scores alone are not yet the output: the weights times $V$ take as much again")],
+        'whole': [
+            ('no-projections', lambda n, m, d: 4*n*m*d,
+             "the three projections are missing; that is the part that Table 1 leaves out")]}
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #3da9cabd
 class CausalHops(Write):
@@ -257,30 +227,19 @@ class CausalHops(Write):
         lengths = path_lengths(repeat((distance >= 0) & (distance < k)))
         return int(lengths[-1, 0])
 
-    class wrong:
-        def centred(n, k):
-            "that is the kernel *around* each position, half of which looks the wrong way"
-            return ceil(2*(n - 1)/(k - 1))
-
-        def itself(n, k):
-            "a layer reaches k − 1 positions back, not k: the position itself is one of the k"
-            return ceil((n - 1)/k)
-
-        def n_positions(n, k):
-            "from the last position to the first it is n − 1 steps, not n"
-            return ceil(n/(k - 1))
-
-        def rounded_down(n, k):
-            "rounded down: then the last steps are missing; a part of a layer is a whole layer"
-            return (n - 1)//(k - 1)
-
-        def dilated(n, k):
-            "that is the logarithm of a dilated stack; here all layers see direct neighbours"
-            return next(p for p in range(n) if k**p >= n)
-
-        def both_rough(n, k):
-            "n/k is the order of growth. Exactly: n − 1 steps to go, and k − 1 of them in each layer"
-            return ceil(n/k)
+    faults = {'whole': [
+        ('centred', lambda n, k: ceil(2*(n - 1)/(k - 1)),
+         "that is the kernel *around* each position, half of which looks the wrong way"),
+        ('itself', lambda n, k: ceil((n - 1)/k),
+         "a layer reaches k − 1 positions back, not k: the position itself is one of the k"),
+        ('n-positions', lambda n, k: ceil(n/(k - 1)),
+         "from the last position to the first it is n − 1 steps, not n"),
+        ('rounded-down', lambda n, k: (n - 1)//(k - 1),
+         "rounded down: then the last steps are missing; a part of a layer is a whole layer"),
+        ('dilated', lambda n, k: next(p for p in range(n) if k**p >= n),
+         "that is the logarithm of a dilated stack; here all layers see direct neighbours"),
+        ('both-rough', lambda n, k: ceil(n/k),
+         "n/k is the order of growth. Exactly: n − 1 steps to go, and k − 1 of them in each layer")]}
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #ed0bb719
 class Holes(Value):
@@ -353,6 +312,8 @@ class OrthogonalStart(Value):
              'd': ('too-narrow', "eight symbols fit into a state of width 32, however long it must be kept")}
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #03b5d2db
+def _distance(n): return torch.arange(n)[:, None] - torch.arange(n)
+
 class WithGlobal(Write):
     """One position that knows everybody
 
@@ -374,36 +335,31 @@ class WithGlobal(Write):
         hop[0], hop[:, 0] = True, True
         return hop
 
-    class wrong:
-        def only_row(n, r):
-            "position 0 sees everybody, but the others do not see it: the first *column* is missing"
-            return _band(n, r//2) | (torch.arange(n) == 0)[:, None]
+    def model(n, r, band=lambda n, r: _distance(n).abs() <= r//2, cross=('row', 'column'),
+              kind=lambda hop: hop):
+        hop = band(n, r)
+        if 'row' in cross: hop[0] = True
+        if 'column' in cross: hop[:, 0] = True
+        return kind(hop)
 
-        def only_column(n, r):
-            "everybody sees position 0, but it does not see everybody: the first *row* is missing"
-            return _band(n, r//2) | (torch.arange(n) == 0)
-
-        def too_wide(n, r):
-            "the band is too wide: r is the size of the whole neighbourhood, half of it on each side"
-            return _band(n, r) | _cross(n)
-
-        def one_too_narrow(n, r):
-            "the band is too narrow by one on each side: a distance of (r − 1)/2 is still seen"
-            return _band(n, r//2 - 1) | _cross(n) | torch.eye(n).bool()
-
-        def looks_back(n, r):
-            "this neighbourhood lies before the position; restricted attention sees as many after it"
-            return _band(n, r//2) & _band(n, n).tril() | _cross(n)
-
-        def numbers(n, r):
-            "the pattern is right, but these are numbers; make it boolean"
-            return (_band(n, r//2) | _cross(n)).float()
-
-def _band(n, reach): return (torch.arange(n)[:, None] - torch.arange(n)).abs() <= reach
-
-def _cross(n): return (torch.arange(n) == 0) | (torch.arange(n) == 0)[:, None]
+    faults = {
+        'band': [
+            ('too-wide', lambda n, r: _distance(n).abs() <= r,
+             "the band is too wide: r is the size of the whole neighbourhood, half of it on each side"),
+            ('one-too-narrow', lambda n, r: _distance(n).abs() <= max(r//2 - 1, 0),
+             "the band is too narrow by one on each side: a distance of (r − 1)/2 is still seen"),
+            ('looks-back', lambda n, r: (_distance(n) >= 0) & (_distance(n) <= r//2),
+             "this neighbourhood lies before the position; restricted attention sees as many after it")],
+        'cross': [
+            ('only-row', ('row',),
+             "position 0 sees everybody, but the others do not see it: the first *column* is missing"),
+            ('only-column', ('column',),
+             "everybody sees position 0, but it does not see everybody: the first *row* is missing")],
+        'kind': [('numbers', torch.Tensor.float, "these are numbers; make the pattern boolean")]}
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #928f24ff
+def _powers(n): return [2**p for p in range(n) if 2**p < n]
+
 class Scan(Write):
     r"""A recurrence without a loop over positions
 
@@ -430,37 +386,24 @@ class Scan(Write):
             shift *= 2
         return x
 
-    class wrong:
-        def same_factor(x, a):
-            "its power must grow with the distance: over `shift` positions it is a**shift"
-            for shift in _powers(x): x = x + a*F.pad(x, (0, 0, shift, -shift))
-            return x
+    def model(x, a, move=lambda x, shift: F.pad(x, (0, 0, shift, -shift)), shifts=_powers,
+              factor=lambda a, shift: a**shift):
+        for shift in shifts(x.shape[1]): x = x + factor(a, shift)*move(x, shift)
+        return x
 
-        def around_the_corner(x, a):
-            "the end of the sequence comes back at its beginning: `roll` goes round; move in zeros instead"
-            for shift in _powers(x): x = x + a**shift*x.roll(shift, 1)
-            return x
-
-        def one_step_more_each(x, a):
-            "the shift grows by one, so terms are added several times; it must double: 1, 2, 4, …"
-            for shift in range(1, x.shape[1]): x = x + a**shift*F.pad(x, (0, 0, shift, -shift))
-            return x
-
-        def backwards(x, a):
-            "this adds what comes *after* a position; h_t is made of what comes before"
-            return Scan.right(x.flip(1), a).flip(1)
-
-        def one_round(x, a):
-            "only the left neighbour is added; go on with twice the distance, until it is longer than the sequence"
-            return x + a*F.pad(x, (0, 0, 1, -1))
-
-        def stops_early(x, a):
-            "the last round is missing: go on while `shift < n`"
-            for shift in _powers(x)[:-1]: x = x + a**shift*F.pad(x, (0, 0, shift, -shift))
-            return x
-
-        def no_factor(x, a):
-            "that is the plain sum of all positions so far: the factor a is missing"
-            return x.cumsum(1)
-
-def _powers(x): return [2**p for p in range(x.shape[1]) if 2**p < x.shape[1]]
+    faults = {
+        'move': [
+            ('around-the-corner', lambda x, shift: x.roll(shift, 1),
+             "the end of the sequence comes back at its beginning: `roll` goes round; move in zeros instead"),
+            ('backwards', lambda x, shift: F.pad(x, (0, 0, -shift, shift)),
+             "this adds what comes *after* a position; h_t is made of what comes before")],
+        'shifts': [
+            ('one-step-more-each', lambda n: range(1, n),
+             "the shift grows by one, so terms are added several times; it must double: 1, 2, 4, …"),
+            ('one-round', lambda n: [1],
+             "only one neighbour is added; go on with twice the distance, until it is longer than the sequence"),
+            ('stops-early', lambda n: _powers(n)[:-1], "the last round is missing: go on while `shift < n`")],
+        'factor': [
+            ('same-factor', lambda a, shift: a,
+             "its power must grow with the distance: over `shift` positions it is a**shift"),
+            ('no-factor', lambda a, shift: 1, "the factor a is missing: the terms are added as they are")]}
