@@ -242,7 +242,7 @@ class KnownWords(Write):
         train = [('the dog runs .', 'der Hund rennt .'), ('his sister is there .', 'seine Schwester ist da .'),
                  ('Die was rolled .', 'Es wurde gewürfelt .'), ('dogs sleep .', 'Hunde schlafen .')]
         yield [('the dog sleep .', ''), ('the cat runs .', '')], train[:1] + train[3:]
-        yield [('his dog runs .', ''), ('he runs .', ''), ('there is .', ''), ('is the sister', '')], train
+        yield [('his dog runs .', ''), ('he runs .', ''), ('there is .', ''), ('his sister is there .', '')], train
         yield [('the Hund runs .', ''), ('cats', ''), ('The dog', ''), ('dogs dogs', ''), ('die .', '')], train
 
     def right(test, train):
