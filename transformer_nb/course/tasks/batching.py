@@ -326,8 +326,7 @@ class StepLoss(Write):
          "divided by the number of micro-batches; the task asks for a mean per token, so divide by the tokens"),
         ('means-by-tokens', lambda means, sizes: sum(means)/sum(sizes),
          "these are means already: first multiply each by its number of tokens"),
-        ('weighted-the-wrong-way',
-         lambda means, sizes: sum(m/n for m, n in zip(means, sizes))/sum(1/n for n in sizes),
+        ('weighted-the-wrong-way', lambda means, sizes: sum(m/n for m, n in zip(means, sizes))/sum(1/n for n in sizes),
          "divided by the size instead of multiplied: small micro-batches count for most now")]}
 
 # %% ../../../nbs/course/tasks/10_batching.ipynb #4c56a217

@@ -161,10 +161,9 @@ def read_parallel(
             ('lines-forgotten', lambda kept: None,
              "after a pair that is left out `line(i)` is wrong: give the Split its `lines`"),
             ('lines-from-0', lambda kept: kept, "lines are counted from 1, as in every editor")],
-        'whole': [
-            ('each-side-alone', _each_side_alone,
-             "each side is cleaned alone, so all sentences after an empty line get a wrong partner; leave out "
-             "*pairs*")]}
+        'whole': [('each-side-alone', _each_side_alone,
+                   "each side is cleaned alone, so all sentences after an empty line get a wrong partner; leave out "
+                   "*pairs*")]}
 
 # %% ../../../nbs/course/tasks/08_corpora.ipynb #6e239274
 class Outliers(Write):

@@ -85,9 +85,8 @@ def adam_by_hand(
             ('counted-from-zero', 0,
              "division by zero: at step 0 the corrections 1 − β⁰ are 0; count the steps from 1"),
             ('one-step-late', 2, "the first step counts as the second one: the corrections begin at 1 − β¹")],
-        'mix': [
-            ('shares-exchanged', lambda old, new, beta: (1 - beta)*old + beta*new,
-             "the shares are exchanged: a mean keeps β of its old value, and takes 1 − β of the new gradient")],
+        'mix': [('shares-exchanged', lambda old, new, beta: (1 - beta)*old + beta*new,
+                 "the shares are exchanged: a mean keeps β of its old value, and takes 1 − β of the new gradient")],
         'correct': [
             ('no-correction', lambda m, v, beta2, step: (m, v),
              "m and v begin at zero and are too small at first: divide them by 1 − β₁^step and 1 − β₂^step"),
@@ -99,10 +98,9 @@ def adam_by_hand(
              "v is corrected for its start at zero, m is not: divide m by 1 − β₁^step"),
             ('beta-exchanged', lambda m, v, beta2, step: (m/(1 - beta2**step), v/(1 - .9**step)),
              "the corrections are exchanged: m needs 1 − β₁^step, v needs 1 − β₂^step")],
-        'keep': [
-            ('corrected-kept', lambda means, corrected: corrected,
-             "the corrected means go on into the next step; m and v themselves stay uncorrected, only the step "
-             "divides")],
+        'keep': [('corrected-kept', lambda means, corrected: corrected,
+                  "the corrected means go on into the next step; m and v themselves stay uncorrected, only the step "
+                  "divides")],
         'beta2': [('usual-beta', .999, "this is β₂ = 0.999, Adam's usual one; the paper has 0.98")],
         'eps': [
             ('usual-epsilon', 1e-8,
@@ -171,11 +169,9 @@ class Equation3(Write):
             ('no-width', lambda d_model: 1, "the factor d_model^−0.5 is missing: a wider model gets a smaller rate"),
             ('width-up', lambda d_model: d_model**.5,
              "a wider model gets a larger rate here; the power of d_model is −0.5")],
-        'count': [
-            ('counted-from-zero', lambda step: step + 1,
-             "this is the rate of the next step: steps count from 1 already, so nothing is to be added")],
-        'until': [
-            ('always-4000', lambda warmup: 4000, "the warm-up is 4,000 steps here, whatever `warmup` says")],
+        'count': [('counted-from-zero', lambda step: step + 1,
+                   "this is the rate of the next step: steps count from 1 already, so nothing is to be added")],
+        'until': [('always-4000', lambda warmup: 4000, "the warm-up is 4,000 steps here, whatever `warmup` says")],
         'times': [('no-factor', lambda rate, factor: rate, "`factor` is not used: it multiplies the whole")],
         'whole': [
             ('top-is-one', lambda step, d_model, warmup=4000, factor=1.:
@@ -254,8 +250,7 @@ class Scheduled(Write):
              "1"),
             ('zero-rate', 0.,
              "all rates are 0: LambdaLR multiplies the optimizer's own rate, so that must be 1, not 0")],
-        'until': [
-            ('always-4000', lambda warmup: 4000, "the warm-up is 4,000 steps here, whatever `warmup` says")]}
+        'until': [('always-4000', lambda warmup: 4000, "the warm-up is 4,000 steps here, whatever `warmup` says")]}
 
 # %% ../../../nbs/course/tasks/11_optimizer.ipynb #085e790e
 class Clipping(Value):

@@ -81,9 +81,8 @@ class SmoothedLoss(Write):
             ('divided-twice', lambda x: x.mean(-1),
              "the loss is divided by V once too often: sum over the vocabulary, and take the mean over the tokens "
              "alone")],
-        'mean': [
-            ('summed', torch.sum,
-             "these are sums over the tokens; give means, so that long batches and short ones can be compared")],
+        'mean': [('summed', torch.sum,
+                  "these are sums over the tokens; give means, so that long batches and short ones can be compared")],
         'sign': [('sign', 1, "the sign is missing: log-probabilities are negative, a loss is positive")],
         'give': [
             ('loss-twice', lambda loss, nll: (loss, loss),
@@ -170,9 +169,8 @@ class InChunks(Write):
              "the short last chunk is missing in the sum, though its tokens are counted in the divisor"),
             ('last-chunk', lambda sizes, means, chunk: means[-1],
              "this is the loss of the last chunk alone: add up over the chunks")],
-        'give': [
-            ('no-gradient', torch.Tensor.detach,
-             "nothing can be learned from these numbers: `.item()`, `.detach()` or `no_grad` cuts the gradient")]}
+        'give': [('no-gradient', torch.Tensor.detach,
+                  "nothing can be learned from these numbers: `.item()`, `.detach()` or `no_grad` cuts the gradient")]}
 
 # %% ../../../nbs/course/tasks/12_regularization.ipynb #3490a26d
 class Floor(Value):
@@ -324,9 +322,8 @@ class Drop(Write):
     def model(x, p, u, keep=lambda u, p: u >= p, by=lambda p: 1 - p): return x*keep(u, p)/by(p)
 
     faults = {
-        'keep': [
-            ('survivors-dropped', lambda u, p: u < p,
-             "the wrong ones are dropped: p is the probability to be dropped, not to be kept")],
+        'keep': [('survivors-dropped', lambda u, p: u < p,
+                  "the wrong ones are dropped: p is the probability to be dropped, not to be kept")],
         'by': [
             ('not-scaled', lambda p: 1,
              "the survivors are not scaled, so the mean becomes smaller in training than at test time: divide by "
@@ -397,13 +394,11 @@ class Spread(Write):
         return spread(follow(numbers(logits), logits.softmax(-1)))
 
     faults = {
-        'train': [
-            ('in-evaluation-mode', False,
-             "all passes are the same, so the spread is 0: in evaluation mode nothing is dropped; call "
-             "`model.train()`")],
-        'left': [
-            ('left-in-training-mode', True,
-             "the model is left in training mode: the next user's translations would be random")],
+        'train': [('in-evaluation-mode', False,
+                   "all passes are the same, so the spread is 0: in evaluation mode nothing is dropped; call "
+                   "`model.train()`")],
+        'left': [('left-in-training-mode', True,
+                  "the model is left in training mode: the next user's translations would be random")],
         'numbers': [
             ('of-logits', lambda logits: logits,
              "this is the spread of the logits, but the task asks for that of the probabilities: softmax first")],

@@ -101,9 +101,8 @@ class FrequentPair(Write):
             ('joined', lambda pairs: ''.join(max(pairs, key=pairs.get)),
              "the two pieces are joined already; give back both, as a tuple"),
             ('rarest', lambda pairs: min(pairs, key=pairs.get), "that is the rarest pair")],
-        'whole': [
-            ('two-pieces', lambda spelled: tuple(piece for piece, _ in _counted(spelled, list).most_common(2)),
-             "these are the two most frequent *pieces*; they need not stand side by side")]}
+        'whole': [('two-pieces', lambda spelled: tuple(piece for piece, _ in _counted(spelled, list).most_common(2)),
+                   "these are the two most frequent *pieces*; they need not stand side by side")]}
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #6ddd191a
 def _overlapping(pieces, pair):
