@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ..exercises import Value, Write
-from ...data.batching import batch_by_tokens, make_batch, pad
+from ...data.batching import make_batch, pad
 from ...data.tokenizer import PAD, Special
 
 # %% ../../../nbs/course/tasks/10_batching.ipynb #8404d091
@@ -22,17 +22,22 @@ def _sentences(g, *lengths): return [torch.randint(5, 40, (n,), generator=g).tol
 
 _Three = namedtuple('Batch', 'src tgt_in tgt_out')
 
-def _tables(pairs, special, src=None, tgt_in=None, tgt_out=None):
-    "The three tables, each with rows made by a function of a sentence and BOS and EOS, or the right ones."
-    right = make_batch(pairs, special)
-    sides, found = list(zip(*pairs)), []
-    for rows, f, table in ((sides[0], src, right.src), (sides[1], tgt_in, right.tgt_in),
-                           (sides[1], tgt_out, right.tgt_out)):
-        made = f and [f(list(row), [special.bos_id], [special.eos_id]) for row in rows]
-        found.append(pad(made, pad_id=special.pad_id) if f else table)
-    return tuple(found)
-
 # %% ../../../nbs/course/tasks/10_batching.ipynb #e258cf5c
+def _padded(special, *tables): return [pad(rows, pad_id=special.pad_id) for rows in tables]
+
+def _padded_left(special, *tables):
+    return [torch.stack([row.roll(int((row == special.pad_id).sum())) for row in table])
+            for table in _padded(special, *tables)]
+
+def _made_of_padded_rows(special, src, tgt_in, tgt_out):
+    src, tgt_out = _padded(special, src, tgt_out)
+    return src, F.pad(tgt_out[:, :-1], (1, 0), value=special.bos_id), tgt_out
+
+def _eos_behind_padding(pairs, special):
+    src, tgt = _padded(special, *zip(*pairs))
+    ended = [F.pad(table, (0, 1), value=special.eos_id) for table in (src, tgt)]
+    return ended[0], F.pad(tgt, (1, 0), value=special.bos_id), ended[1]
+
 class Shifted(Write):
     """Shifted right
 
@@ -61,84 +66,46 @@ def make_batch(
         found = answer([(list(s), list(t)) for s, t in pairs], special)
         return _Three(found.src, found.tgt_in, found.tgt_out) if hasattr(found, 'tgt_in') else found
 
-    class wrong:
-        def not_shifted(pairs, special):
-            "the decoder is given the very tokens that it must predict (tgt_in = tgt_out), so it only learns to copy"
-            return _tables(pairs, special, tgt_in=lambda t, bos, eos: t + eos)
+    def model(pairs, special, ids=lambda special: special, source=lambda s, bos, eos: s + eos,
+              target=lambda t, bos, eos: (bos + t, t + eos), lay=_padded, give=lambda *tables: tables):
+        special = ids(special)
+        bos, eos = [special.bos_id], [special.eos_id]
+        targets = zip(*[target(t, bos, eos) for _, t in pairs])
+        return give(*lay(special, [source(s, bos, eos) for s, _ in pairs], *targets))
 
-        def not_shifted_with_both(pairs, special):
-            "both targets have BOS and EOS, so nothing is shifted: BOS in front of one, EOS after the other"
-            return _tables(pairs, special, *[None, *[lambda t, bos, eos: bos + t + eos]*2])
-
-        def eos_in_input(pairs, special):
-            "tgt_in ends in EOS and is longer than tgt_out; after EOS nothing is to be predicted: leave it out there"
-            return _tables(pairs, special, tgt_in=lambda t, bos, eos: bos + t + eos)
-
-        def bos_in_answer(pairs, special):
-            "tgt_out begins with BOS: the model would learn to predict BOS after BOS; only the input has it"
-            return _tables(pairs, special, tgt_out=lambda t, bos, eos: bos + t + eos)
-
-        def target_without_eos(pairs, special):
-            "tgt_out has no EOS, so the model never learns where a translation ends"
-            return _tables(pairs, special, None, lambda t, bos, eos: bos + t[:-1], lambda t, bos, eos: t)
-
-        def source_without_eos(pairs, special):
-            "the targets are right; the source must end in EOS, too"
-            return _tables(pairs, special, lambda s, bos, eos: s)
-
-        def source_with_bos(pairs, special):
-            "the targets are right; the source needs EOS only, BOS is where the decoder begins"
-            return _tables(pairs, special, lambda s, bos, eos: bos + s + eos)
-
-        def exchanged_tables(pairs, special):
-            "tgt_in and tgt_out are exchanged: the input begins with BOS"
-            src, tgt_in, tgt_out = _tables(pairs, special)
-            return src, tgt_out, tgt_in
-
-        def exchanged_ids(pairs, special):
-            "BOS and EOS are exchanged"
-            return _tables(pairs, special._replace(bos_id=special.eos_id, eos_id=special.bos_id))
-
-        def eos_behind_padding(pairs, special):
-            "EOS comes after the padding of the shorter rows: add it before you pad"
-            src, tgt = (pad(rows, pad_id=special.pad_id) for rows in zip(*pairs))
-            ended = [F.pad(table, (0, 1), value=special.eos_id) for table in (src, tgt)]
-            return ended[0], F.pad(tgt, (1, 0), value=special.bos_id), ended[1]
-
-        def made_of_padded_rows(pairs, special):
-            "shorter rows of tgt_in have an EOS: it was made of the padded tgt_out; shift the rows before you pad"
-            src, _, tgt_out = _tables(pairs, special)
-            return src, F.pad(tgt_out[:, :-1], (1, 0), value=special.bos_id), tgt_out
-
-        def made_of_padded_rows_with_0(pairs, special):
-            "shorter rows of tgt_in have an EOS: shift the rows before you pad, and tell `pad` the `pad_id`"
-            return Shifted.wrong.made_of_padded_rows(pairs, special._replace(pad_id=PAD))
-
-        def fixed_ids(pairs, special):
-            "right for 0, 1 and 2 alone: a model may have other ids; take them from `special`"
-            return _tables(pairs, Special())
-
-        def fixed_padding(pairs, special):
-            "padding is always 0 here; tell `pad` the `pad_id`"
-            return _tables(pairs, special._replace(pad_id=PAD))
-
-        def padded_left(pairs, special):
-            "the padding stands on the left; it belongs on the right"
-            return tuple(torch.stack([row.roll(int((row == special.pad_id).sum())) for row in table])
-                         for table in _tables(pairs, special))
+    faults = {
+        'target': [
+            ('not-shifted', lambda t, bos, eos: (t + eos, t + eos),
+             "the decoder is given the very tokens that it must predict (tgt_in = tgt_out), so it only learns to copy"),
+            ('not-shifted-with-both', lambda t, bos, eos: (bos + t + eos, bos + t + eos),
+             "both targets have BOS and EOS, so nothing is shifted: BOS in front of one, EOS after the other"),
+            ('eos-in-input', lambda t, bos, eos: (bos + t + eos, t + eos),
+             "tgt_in ends in EOS and is longer than tgt_out; after EOS nothing is to be predicted: leave it out there"),
+            ('bos-in-answer', lambda t, bos, eos: (bos + t, bos + t + eos),
+             "tgt_out begins with BOS: the model would learn to predict BOS after BOS; only the input has it"),
+            ('target-without-eos', lambda t, bos, eos: (bos + t[:-1], t), lambda t, bos, eos: (bos + t, t),
+             "tgt_out has no EOS, so the model never learns where a translation ends")],
+        'source': [
+            ('source-without-eos', lambda s, bos, eos: s, "the source must end in EOS, too"),
+            ('source-with-bos', lambda s, bos, eos: bos + s + eos,
+             "the source needs EOS only, BOS is where the decoder begins")],
+        'ids': [
+            ('exchanged-ids', lambda special: special._replace(bos_id=special.eos_id, eos_id=special.bos_id),
+             "BOS and EOS are exchanged"),
+            ('fixed-ids', lambda special: Special(),
+             "the ids are always 0, 1 and 2 here; a model may have other ids: take them from `special`"),
+            ('fixed-padding', lambda special: special._replace(pad_id=PAD),
+             "padding is always 0 here; tell `pad` the `pad_id`")],
+        'lay': [
+            ('made-of-padded-rows', _made_of_padded_rows,
+             "shorter rows of tgt_in have an EOS: it was made of the padded tgt_out; shift the rows before you pad"),
+            ('padded-left', _padded_left, "the padding stands on the left; it belongs on the right")],
+        'give': [('exchanged-tables', lambda src, tgt_in, tgt_out: (src, tgt_out, tgt_in),
+                  "tgt_in and tgt_out are exchanged: the input begins with BOS")],
+        'whole': [('eos-behind-padding', _eos_behind_padding,
+                   "EOS comes after the padding of the shorter rows: add it before you pad")]}
 
 # %% ../../../nbs/course/tasks/10_batching.ipynb #1847bcaf
-def _cut(lengths, order, full, keep_longest=False):
-    "Batches in order; `full(batch, longest, length)` says when the next sentence begins a new one."
-    batches, batch, longest = [], [], 0
-    for i in order:
-        if batch and full(batch, longest, lengths[i]):
-            batches.append(batch)
-            batch, longest = [], longest*keep_longest
-        batch.append(i)
-        longest = max(longest, lengths[i])
-    return [*batches, batch]
-
 class Budget(Write):
     """A budget of tokens
 
@@ -158,68 +125,57 @@ class Budget(Write):
         yield torch.randint(1, 20, (40,), generator=g).tolist(), torch.randperm(40, generator=g).tolist(), 60
         yield [9, 2, 3, 3], [0, 1, 2, 3], 6
 
-    class wrong:
-        def real_tokens(lengths, order, batch_tokens):
-            "you add up the real tokens; padding takes room as well: sentences times the longest"
-            return _cut(lengths, order, lambda batch, longest, n: sum(lengths[i] for i in batch) + n > batch_tokens)
+    def model(lengths, order, batch_tokens, take=lambda order, lengths, most: order,
+              size=lambda longest, n, batch: max(longest, n)*(len(batch) + 1), over=lambda size, most: size > most,
+              may_close=bool, keep_longest=False, give=lambda batches, order: batches):
+        batches, batch, longest = [], [], 0
+        for i in take(order, lengths, batch_tokens):
+            if may_close(batch) and over(size(longest, lengths[i], [lengths[k] for k in batch]), batch_tokens):
+                batches.append(batch)
+                batch, longest = [], longest*keep_longest
+            batch.append(i)
+            longest = max(longest, lengths[i])
+        return give([*batches, batch], order)
 
-        def without_the_next(lengths, order, batch_tokens):
-            "a batch is one sentence too large: ask whether the *next* one still fits, before you add it"
-            return _cut(lengths, order, lambda batch, longest, n: longest*len(batch) > batch_tokens)
-
-        def longest_before(lengths, order, batch_tokens):
-            "the next sentence may be longer than all before it, and all are padded to it: take the maximum first"
-            return _cut(lengths, order, lambda batch, longest, n: longest*(len(batch) + 1) > batch_tokens)
-
-        def last_length(lengths, order, batch_tokens):
-            "the next sentence is taken for the longest; in any order but the sorted one another may be longer"
-            return _cut(lengths, order, lambda batch, longest, n: n*(len(batch) + 1) > batch_tokens)
-
-        def exactly_full(lengths, order, batch_tokens):
-            "a batch that fills the budget exactly is allowed: compare with >, not with ≥"
-            return _cut(lengths, order, lambda batch, longest, n: max(longest, n)*(len(batch) + 1) >= batch_tokens)
-
-        def longest_kept_and_empty(lengths, order, batch_tokens):
-            "a new batch still has the longest sentence of the one before: begin again with the new sentence's length"
-            def full(batch, longest, n): return max(longest, n)*(len(batch) + 1) > batch_tokens
-            found = _cut(lengths, order, full, keep_longest=True)
-            return [[]]*(lengths[order[0]] > batch_tokens) + found
-
-        def longest_kept(lengths, order, batch_tokens):
-            "a new batch still has the longest sentence of the one before: begin again with the new sentence's length"
-            def full(batch, longest, n): return max(longest, n)*(len(batch) + 1) > batch_tokens
-            return _cut(lengths, order, full, keep_longest=True)
-
-        def last_batch_lost(lengths, order, batch_tokens):
-            "the last batch is lost: after the loop it is still open, so add it"
-            return batch_by_tokens(lengths, order, batch_tokens)[:-1]
-
-        def too_long_dropped(lengths, order, batch_tokens):
-            "a sentence longer than the budget is dropped; it must get a batch of its own"
-            return batch_by_tokens(lengths, [i for i in order if lengths[i] <= batch_tokens], batch_tokens)
-
-        def empty_batch(lengths, order, batch_tokens):
-            "an empty batch comes before a first sentence that is longer than the budget: close only what is not empty"
-            return [[]]*(lengths[order[0]] > batch_tokens) + batch_by_tokens(lengths, order, batch_tokens)
-
-        def own_order(lengths, order, batch_tokens):
-            "the sentences are sorted here; take them as they stand in `order`, sorting is the caller's part"
-            return batch_by_tokens(lengths, sorted(order, key=lambda i: lengths[i]), batch_tokens)
-
-        def order_ignored(lengths, order, batch_tokens):
-            "`order` is not used: the indices come as 0, 1, 2, …"
-            return batch_by_tokens(lengths, range(len(order)), batch_tokens)
-
-        def places(lengths, order, batch_tokens):
-            "these are places in `order`, not the indices that stand there: `order[place]`"
-            place = {i: k for k, i in enumerate(order)}
-            return [[place[i] for i in batch] for batch in batch_by_tokens(lengths, order, batch_tokens)]
-
-        def sentence_count(lengths, order, batch_tokens):
-            "the budget counts tokens, not sentences"
-            return [order[k:k + batch_tokens] for k in range(0, len(order), batch_tokens)]
+    faults = {
+        'take': [
+            ('too-long-dropped', lambda order, lengths, most: [i for i in order if lengths[i] <= most],
+             "a sentence longer than the budget is dropped; it must get a batch of its own"),
+            ('own-order', lambda order, lengths, most: sorted(order, key=lambda i: lengths[i]),
+             "the sentences are sorted here; take them as they stand in `order`, sorting is the caller's part"),
+            ('order-ignored', lambda order, lengths, most: range(len(order)),
+             "`order` is not used: the indices come as 0, 1, 2, …")],
+        'size': [
+            ('real-tokens', lambda longest, n, batch: sum(batch) + n,
+             "you add up the real tokens; padding takes room as well: sentences times the longest"),
+            ('without-the-next', lambda longest, n, batch: longest*len(batch),
+             "a batch is one sentence too large: ask whether the *next* one still fits, before you add it"),
+            ('longest-before', lambda longest, n, batch: longest*(len(batch) + 1),
+             "the next sentence may be longer than all before it, and all are padded to it: take the maximum first"),
+            ('last-length', lambda longest, n, batch: n*(len(batch) + 1),
+             "the next sentence is taken for the longest; in any order but the sorted one another may be longer")],
+        'over': [('exactly-full', lambda size, most: size >= most,
+                  "a batch that fills the budget exactly is allowed: compare with >, not with ≥")],
+        'keep_longest': [
+            ('longest-kept', True,
+             "a new batch still has the longest sentence of the one before: begin again with the new sentence's "
+             "length")],
+        'may_close': [
+            ('empty-batch', lambda batch: True,
+             "an empty batch comes before a first sentence that is longer than the budget: close only what is not "
+             "empty")],
+        'give': [
+            ('last-batch-lost', lambda batches, order: batches[:-1],
+             "the last batch is lost: after the loop it is still open, so add it"),
+            ('places', lambda batches, order: [[order.index(i) for i in batch] for batch in batches],
+             "these are places in `order`, not the indices that stand there: `order[place]`")],
+        'whole': [
+            ('sentence-count', lambda lengths, order, most: [order[k:k + most] for k in range(0, len(order), most)],
+             "the budget counts tokens, not sentences")]}
 
 # %% ../../../nbs/course/tasks/10_batching.ipynb #112d3f80
+def _both(b): return torch.cat([b.src.flatten(), b.tgt_out.flatten()])
+
 class OneSide(Write):
     """Which side wastes more?
 
@@ -241,37 +197,28 @@ class OneSide(Write):
         tables = [getattr(b, name) for b in batches]
         return float(sum((t == PAD).sum() for t in tables)/sum(t.numel() for t in tables))
 
-    class wrong:
-        def mean_of_shares(batches, name):
-            "the mean of the shares: a small batch counts as much as a large one; add up first, and divide once"
-            shares = [(getattr(b, name) == PAD).float().mean() for b in batches]
-            return float(sum(shares)/len(shares))
+    def model(batches, name, table=getattr, cells=lambda b, table: table, groups=lambda batches: [batches],
+              divide=lambda padding, cells: padding/cells):
+        shares = [divide(sum(int((table(b, name) == PAD).sum()) for b in group),
+                         sum(cells(b, table(b, name)).numel() for b in group)) for group in groups(batches)]
+        return sum(shares)/len(shares)
 
-        def both_sides(batches, name):
-            "that is the share of both sides together, but the task asks for one of them, `getattr(b, name)`"
-            tables = [t for b in batches for t in (b.src, b.tgt_out)]
-            return float(sum((t == PAD).sum() for t in tables)/sum(t.numel() for t in tables))
-
-        def of_both(batches, name):
-            "the padding of one side is divided by the cells of both: divide by its *own* cells"
-            cells = sum(t.numel() for b in batches for t in (b.src, b.tgt_out))
-            return float(sum((getattr(b, name) == PAD).sum() for b in batches)/cells)
-
-        def real_share(batches, name):
-            "that is the share of the real tokens, but the task asks for the rest"
-            return 1 - OneSide.right(batches, name)
-
-        def ratio(batches, name):
-            "padding divided by *real* tokens, but the task asks for the share of all cells"
-            return OneSide.right(batches, name)/(1 - OneSide.right(batches, name))
-
-        def first_batch(batches, name):
-            "that is the share of the first batch alone"
-            return OneSide.right(batches[:1], name)
-
-        def number(batches, name):
-            "that is the number of padded cells; divide it by the number of all cells"
-            return int(sum((getattr(b, name) == PAD).sum() for b in batches))
+    faults = {
+        'table': [('both-sides', lambda b, name: _both(b),
+                   "that is the share of both sides together, but the task asks for one of them, `getattr(b, name)`")],
+        'cells': [('of-both', lambda b, table: _both(b),
+                   "the padding of one side is divided by the cells of both: divide by its *own* cells")],
+        'groups': [
+            ('mean-of-shares', lambda batches: [[b] for b in batches],
+             "the mean of the shares: a small batch counts as much as a large one; add up first, and divide once"),
+            ('first-batch', lambda batches: [batches[:1]], "that is the share of the first batch alone")],
+        'divide': [
+            ('real-share', lambda padding, cells: 1 - padding/cells,
+             "that is the share of the real tokens, but the task asks for the rest"),
+            ('ratio', lambda padding, cells: padding/(cells - padding),
+             "padding divided by *real* tokens, but the task asks for the share of all cells")],
+        'whole': [('number', lambda batches, name: int(sum((getattr(b, name) == PAD).sum() for b in batches)),
+                   "that is the number of padded cells; divide it by the number of all cells")]}
 
 # %% ../../../nbs/course/tasks/10_batching.ipynb #7a5de9ba
 class Multiple(Write):
@@ -294,39 +241,24 @@ class Multiple(Write):
         longest = -(-table.shape[1]//8)*8
         return F.pad(table, (0, longest - table.shape[1]), value=PAD)
 
-    class wrong:
-        def one_eight_too_many(rows):
-            "a width that is a multiple of 8 already gets 8 columns more; such a width stays as it is"
-            table = pad(rows)
-            return F.pad(table, (0, 8 - table.shape[1] % 8), value=PAD)
+    def model(rows, wide=lambda n: -(-n//8)*8, add=lambda table, n: F.pad(table, (0, n), value=PAD)):
+        table = pad(rows)
+        return add(table, wide(table.shape[1]) - table.shape[1])
 
-        def rounded_down(rows):
-            "rounded down: sentences are cut off"
-            return pad(rows)[:, :max(map(len, rows))//8*8]
-
-        def nearest(rows):
-            "rounded to the nearest multiple, so long rows are cut off; round *up*"
-            table = pad(rows)
-            return F.pad(table, (0, (table.shape[1] + 4)//8*8 - table.shape[1]), value=PAD)
-
-        def eight_more(rows):
-            "8 columns more are not yet a multiple of 8"
-            return F.pad(pad(rows), (0, 8), value=PAD)
-
-        def always_8(rows):
-            "the width is 8, whatever the longest row has"
-            table = pad(rows)
-            return F.pad(table, (0, 8 - table.shape[1]), value=PAD)
-
-        def on_the_left(rows):
-            "the new columns stand on the left; padding belongs on the right"
-            table = pad(rows)
-            return F.pad(table, (-table.shape[1] % 8, 0), value=PAD)
-
-        def rows_as_well(rows):
-            "the number of sentences is rounded up, too; only the width is meant"
-            table = pad(rows)
-            return F.pad(table, (0, -table.shape[1] % 8, 0, -len(rows) % 8), value=PAD)
+    faults = {
+        'wide': [
+            ('one-eight-too-many', lambda n: (n//8 + 1)*8,
+             "a width that is a multiple of 8 already gets 8 columns more; such a width stays as it is"),
+            ('rounded-down', lambda n: n//8*8, "rounded down: sentences are cut off"),
+            ('nearest', lambda n: (n + 4)//8*8,
+             "rounded to the nearest multiple, so long rows are cut off; round *up*"),
+            ('eight-more', lambda n: n + 8, "8 columns more are not yet a multiple of 8"),
+            ('always-8', lambda n: 8, "the width is 8, whatever the longest row has")],
+        'add': [
+            ('on-the-left', lambda table, n: F.pad(table, (n, 0), value=PAD),
+             "the new columns stand on the left; padding belongs on the right"),
+            ('rows-as-well', lambda table, n: F.pad(table, (0, n, 0, -len(table) % 8), value=PAD),
+             "the number of sentences is rounded up, too; only the width is meant")]}
 
 # %% ../../../nbs/course/tasks/10_batching.ipynb #389bb739
 class BySource(Value):
@@ -385,26 +317,17 @@ class StepLoss(Write):
 
     def right(means, sizes): return sum(m*n for m, n in zip(means, sizes))/sum(sizes)
 
-    class wrong:
-        def mean_of_means(means, sizes):
-            "the mean of the means: a token of a small micro-batch counts for more than one of a large one"
-            return sum(means)/len(means)
-
-        def summed(means, sizes):
-            "that is the sum over all tokens; divide it by their number"
-            return sum(m*n for m, n in zip(means, sizes))
-
-        def divided_by_batches(means, sizes):
-            "divided by the number of micro-batches; the task asks for a mean per token, so divide by the tokens"
-            return sum(m*n for m, n in zip(means, sizes))/len(sizes)
-
-        def means_by_tokens(means, sizes):
-            "these are means already: first multiply each by its number of tokens"
-            return sum(means)/sum(sizes)
-
-        def weighted_the_wrong_way(means, sizes):
-            "divided by the size instead of multiplied: small micro-batches count for most now"
-            return sum(m/n for m, n in zip(means, sizes))/sum(1/n for n in sizes)
+    faults = {'whole': [
+        ('mean-of-means', lambda means, sizes: sum(means)/len(means),
+         "the mean of the means: a token of a small micro-batch counts for more than one of a large one"),
+        ('summed', lambda means, sizes: sum(m*n for m, n in zip(means, sizes)),
+         "that is the sum over all tokens; divide it by their number"),
+        ('divided-by-batches', lambda means, sizes: sum(m*n for m, n in zip(means, sizes))/len(sizes),
+         "divided by the number of micro-batches; the task asks for a mean per token, so divide by the tokens"),
+        ('means-by-tokens', lambda means, sizes: sum(means)/sum(sizes),
+         "these are means already: first multiply each by its number of tokens"),
+        ('weighted-the-wrong-way', lambda means, sizes: sum(m/n for m, n in zip(means, sizes))/sum(1/n for n in sizes),
+         "divided by the size instead of multiplied: small micro-batches count for most now")]}
 
 # %% ../../../nbs/course/tasks/10_batching.ipynb #4c56a217
 class TooGood(Value):

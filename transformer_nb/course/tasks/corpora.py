@@ -9,7 +9,7 @@ __all__ = ['Lines', 'Parallel', 'Outliers', 'OtherLineEnds', 'KnownWords', 'Clea
 
 # %% ../../../nbs/course/tasks/08_corpora.ipynb #e185357a
 from functools import cache
-from itertools import compress
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zlib import crc32
@@ -58,62 +58,42 @@ def read_lines(
 
     def run(answer, text): return answer(_file(text))
 
-    class wrong:
-        def splitlines(path):
-            "`splitlines` also cuts at U+0085, U+2028 and others, in the middle of a sentence; cut at b'\\n' only"
-            lines = Path(path).read_bytes().decode().splitlines()
-            return [decode_line(line.encode(), path, i) for i, line in enumerate(lines, 1)]
+    def model(path, cut=lambda data: data.removesuffix(b'\n').split(b'\n'), decode=decode_line, first=1,
+              keep=lambda lines: lines):
+        return keep([decode(line, path, i) for i, line in enumerate(cut(Path(path).read_bytes()), first)])
 
-        def splitlines_of_text(path):
-            "`splitlines` also cuts in the middle of a sentence, at U+0085 and others; and the invisible mark stays"
-            return Path(path).read_text(encoding='utf-8').splitlines()
-
-        def carriage_return(path):
-            "a carriage return in the middle of a line cuts it: `open` as text does so, and `splitlines` of bytes"
-            return [decode_line(line, path, i) for i, line in enumerate(Path(path).read_bytes().splitlines(), 1)]
-
-        def one_too_many(path):
-            "an empty line too many at the end: the last newline ends a line, it does not begin one; `removesuffix`"
-            return _decoded(path, Path(path).read_bytes().split(b'\n'))
-
-        def all_newlines_off(path):
-            "`strip` and `rstrip` take *all* newlines from the end, so empty last lines are lost; take away just one"
-            return _decoded(path, Path(path).read_bytes().strip(b'\n').split(b'\n'))
-
-        def last_cut_off(path):
-            "the last line is lost when no newline ends it; take away the newline if there is one, not the last piece"
-            return _decoded(path, Path(path).read_bytes().split(b'\n')[:-1])
-
-        def no_blank_lines(path):
-            "empty lines are left out, so every line after them shifts against the other file; they are lines, too"
-            return [line for line in read_lines(path) if line.strip()]
-
-        def stripped(path):
-            "spaces at the ends of a line are lost; only the line end goes, all else is the sentence's own"
-            return [line.strip() for line in read_lines(path)]
-
-        def newlines_kept(path):
-            "the newline still stands at the end of each line"
-            with open(path, 'rb') as file: return _decoded(path, file)
-
-        def not_decoded(path):
-            "these are bytes: `decode_line` makes text of each line"
-            return Path(path).read_bytes().removesuffix(b'\n').split(b'\n')
-
-        def numbered_from_0(path):
-            "the invisible mark stays before the first line: `decode_line` counts lines from 1"
-            lines = Path(path).read_bytes().removesuffix(b'\n').split(b'\n')
-            return [decode_line(line, path, i) for i, line in enumerate(lines)][:1] + read_lines(path)[1:]
-
-def _decoded(path, lines): return [decode_line(line, path, i) for i, line in enumerate(lines, 1)]
+    faults = {
+        'cut': [
+            ('splitlines', lambda data: [line.encode() for line in data.decode().splitlines()],
+             "`splitlines` also cuts at U+0085, U+2028 and others, in the middle of a sentence; cut at b'\\n' only"),
+            ('carriage-return', bytes.splitlines,
+             "a carriage return in the middle of a line cuts it: `open` as text does so, and `splitlines` of bytes"),
+            ('one-too-many', lambda data: data.split(b'\n'),
+             "an empty line too many at the end: the last newline ends a line, it does not begin one; `removesuffix`"),
+            ('all-newlines-off', lambda data: data.strip(b'\n').split(b'\n'),
+             "`strip` and `rstrip` take *all* newlines from the end, so empty last lines are lost; take away just one"),
+            ('last-cut-off', lambda data: data.split(b'\n')[:-1],
+             "the last line is lost when no newline ends it; take away the newline if there is one, not the last "
+             "piece"),
+            ('newlines-kept', BytesIO,  # as `open`: what is read from it line by line has the newlines
+             "the newline still stands at the end of each line")],
+        'decode': [('not-decoded', lambda line, path, i: line,
+                    "these are bytes: `decode_line` makes text of each line")],
+        'first': [('numbered-from-0', 0,
+                   "the invisible mark stays before the first line: `decode_line` counts lines from 1")],
+        'keep': [
+            ('no-blank-lines', lambda lines: [line for line in lines if line.strip()],
+             "empty lines are left out, so every line after them shifts against the other file; they are lines, too"),
+            ('stripped', lambda lines: [line.strip() for line in lines],
+             "spaces at the ends of a line are lost; only the line end goes, all else is the sentence's own")],
+        'whole': [
+            ('splitlines-of-text', lambda path: Path(path).read_text(encoding='utf-8').splitlines(),
+             "`splitlines` also cuts in the middle of a sentence, at U+0085 and others; and the invisible mark stays")]}
 
 # %% ../../../nbs/course/tasks/08_corpora.ipynb #085d5ed2
-def _kept(src_file, tgt_file, keep, drop_empty=True):
-    "Pairs that `keep` keeps, with their lines."
-    pairs = list(zip(read_lines(src_file), read_lines(tgt_file)))
-    full = [keep(*pair) for pair in pairs]
-    if not (drop_empty or all(full)): raise InputError('empty line')
-    return Split(list(compress(pairs, full)), lines=list(compress(range(1, len(full) + 1), full)))
+def _each_side_alone(src_file, tgt_file, drop_empty):
+    read_parallel(src_file, tgt_file, drop_empty)  # refuses what is to be refused
+    return Split(list(zip(*[filter(str.strip, read_lines(file)) for file in (src_file, tgt_file)])))
 
 class Parallel(Write):
     """Two files as pairs
@@ -153,56 +133,37 @@ def read_parallel(
         if not hasattr(found, 'pairs'): return found
         return Split(list(map(tuple, found.pairs)), lines=[found.line(i) for i in range(len(found))])
 
-    class wrong:
-        def each_side_alone(src_file, tgt_file, drop_empty):
-            "each side is cleaned alone, so all sentences after an empty line get a wrong partner; leave out *pairs*"
-            read_parallel(src_file, tgt_file, drop_empty)
-            sides = [list(filter(str.strip, read_lines(file))) for file in (src_file, tgt_file)]
-            return Split(list(zip(*sides)))
+    def model(src_file, tgt_file, drop_empty, fit=lambda src, tgt: len(src) == len(tgt),
+              full=lambda s, t: s.strip() and t.strip(), drop=lambda wanted: wanted,
+              number=lambda kept: [i + 1 for i in kept]):
+        sides = read_lines(src_file), read_lines(tgt_file)
+        pairs = list(zip(*sides))
+        kept = [i for i, pair in enumerate(pairs) if full(*pair)]
+        if not fit(*sides) or len(kept) < len(pairs) and not drop(drop_empty): raise InputError('unequal or empty')
+        return Split([pairs[i] for i in kept], lines=number(kept))
 
-        def unequal(src_file, tgt_file, drop_empty):
-            "`zip` silently drops what is left over on the longer side; compare the numbers of lines first"
-            return _kept(src_file, tgt_file, lambda s, t: s.strip() and t.strip(), drop_empty)
-
-        def lines_forgotten(src_file, tgt_file, drop_empty):
-            "the pairs are right, but after a pair that is left out `line(i)` is wrong: give the Split its `lines`"
-            return Split(read_parallel(src_file, tgt_file, drop_empty).pairs)
-
-        def lines_from_0(src_file, tgt_file, drop_empty):
-            "lines are counted from 1, as in every editor"
-            split = read_parallel(src_file, tgt_file, drop_empty)
-            return Split(split.pairs, lines=[split.line(i) - 1 for i in range(len(split))])
-
-        def spaces(src_file, tgt_file, drop_empty):
-            "a line of nothing but spaces is empty, too: test `line.strip()`"
-            _same_length(src_file, tgt_file)
-            return _kept(src_file, tgt_file, lambda s, t: s and t, drop_empty)
-
-        def only_source(src_file, tgt_file, drop_empty):
-            "only the source is looked at; a translation can be missing as well"
-            _same_length(src_file, tgt_file)
-            return _kept(src_file, tgt_file, lambda s, t: s.strip(), drop_empty)
-
-        def both_empty(src_file, tgt_file, drop_empty):
-            "a pair is left out only if *both* sides are empty; one empty side is enough"
-            _same_length(src_file, tgt_file)
-            return _kept(src_file, tgt_file, lambda s, t: s.strip() or t.strip(), drop_empty)
-
-        def always_dropped(src_file, tgt_file, drop_empty):
-            "empty lines are always left out; without `drop_empty` the files must be refused"
-            return read_parallel(src_file, tgt_file, True)
-
-        def always_refused(src_file, tgt_file, drop_empty):
-            "empty lines are always refused; with `drop_empty` such pairs are left out instead"
-            return read_parallel(src_file, tgt_file)
-
-        def nothing_done(src_file, tgt_file, drop_empty):
-            "pairs with an empty side are still there"
-            _same_length(src_file, tgt_file)
-            return Split(list(zip(read_lines(src_file), read_lines(tgt_file))))
-
-def _same_length(src_file, tgt_file):
-    if len(read_lines(src_file)) != len(read_lines(tgt_file)): raise InputError('unequal numbers of lines')
+    faults = {
+        'fit': [('unequal', lambda src, tgt: True,
+                 "`zip` silently drops what is left over on the longer side; compare the numbers of lines first")],
+        'full': [
+            ('spaces', lambda s, t: s and t, "a line of nothing but spaces is empty, too: test `line.strip()`"),
+            ('only-source', lambda s, t: s.strip(),
+             "only the source is looked at; a translation can be missing as well"),
+            ('both-empty', lambda s, t: s.strip() or t.strip(),
+             "a pair is left out only if *both* sides are empty; one empty side is enough"),
+            ('nothing-done', lambda s, t: True, "pairs with an empty side are still there")],
+        'drop': [
+            ('always-dropped', lambda wanted: True,
+             "empty lines are always left out; without `drop_empty` the files must be refused"),
+            ('always-refused', lambda wanted: False,
+             "empty lines are always refused; with `drop_empty` such pairs are left out instead")],
+        'number': [
+            ('lines-forgotten', lambda kept: None,
+             "after a pair that is left out `line(i)` is wrong: give the Split its `lines`"),
+            ('lines-from-0', lambda kept: kept, "lines are counted from 1, as in every editor")],
+        'whole': [('each-side-alone', _each_side_alone,
+                   "each side is cleaned alone, so all sentences after an empty line get a wrong partner; leave out "
+                   "*pairs*")]}
 
 # %% ../../../nbs/course/tasks/08_corpora.ipynb #6e239274
 class Outliers(Write):
@@ -221,33 +182,22 @@ class Outliers(Write):
         sizes = [(len(s), len(t)) for s, t in split.pairs]
         return [split.line(i) for i, pair in enumerate(sizes) if max(pair) > ratio*min(pair)]
 
-    class wrong:
-        def indices(split, ratio):
-            "these are indices from 0; the number of the line is `split.line(i)`"
-            return [i for i, pair in enumerate(split.pairs) if _times(pair) > ratio]
+    def model(split, ratio, size=len, far=lambda s, t, ratio: max(s, t) > ratio*min(s, t), give=Split.line):
+        return [give(split, i) for i, (s, t) in enumerate(split.pairs) if far(size(s), size(t), ratio)]
 
-        def counted_again(split, ratio):
-            "index + 1 is the line only if no pair was left out; `split.line(i)` knows better"
-            return [i for i, pair in enumerate(split.pairs, 1) if _times(pair) > ratio]
-
-        def only_long_targets(split, ratio):
-            "a source can be too long as well: compare the longer side with the shorter one"
-            return [split.line(i) for i, (s, t) in enumerate(split.pairs) if len(t) > ratio*len(s)]
-
-        def words(split, ratio):
-            "that counts words, but the task asks for the length in characters"
-            sizes = [[len(side.split()) for side in pair] for pair in split.pairs]
-            return [split.line(i) for i, pair in enumerate(sizes) if max(pair) > ratio*min(pair)]
-
-        def at_least(split, ratio):
-            "`more than` is >, and not ≥"
-            return [split.line(i) for i, pair in enumerate(split.pairs) if _times(pair) >= ratio]
-
-        def pairs(split, ratio):
-            "these are the pairs themselves, but the task asks for their line numbers"
-            return [pair for pair in split.pairs if _times(pair) > ratio]
-
-def _times(pair): return max(map(len, pair))/min(map(len, pair))
+    faults = {
+        'size': [('words', lambda side: len(side.split()),
+                  "that counts words, but the task asks for the length in characters")],
+        'far': [
+            ('only-long-targets', lambda s, t, ratio: t > ratio*s,
+             "a source can be too long as well: compare the longer side with the shorter one"),
+            ('at-least', lambda s, t, ratio: max(s, t) >= ratio*min(s, t), "`more than` is >, and not ≥")],
+        'give': [
+            ('indices', lambda split, i: i, "these are indices from 0; the number of the line is `split.line(i)`"),
+            ('counted-again', lambda split, i: i + 1,
+             "index + 1 is the line only if no pair was left out; `split.line(i)` knows better"),
+            ('pairs', lambda split, i: split.pairs[i],
+             "these are the pairs themselves, but the task asks for their line numbers")]}
 
 # %% ../../../nbs/course/tasks/08_corpora.ipynb #38b07d90
 class OtherLineEnds(Value):
@@ -272,6 +222,10 @@ class OtherLineEnds(Value):
              5: ('ascii', "these are the ones below U+0080; go on with the rest of Unicode")}
 
 # %% ../../../nbs/course/tasks/08_corpora.ipynb #c532b667
+def _text(pairs): return ' '.join(en for en, _ in pairs)
+
+def _counted(test, words, enough=all): return sum(enough(word in words for word in en.split()) for en, _ in test)
+
 class KnownWords(Write):
     """Sentences of known words
 
@@ -287,46 +241,31 @@ class KnownWords(Write):
         train = [('the dog runs .', 'der Hund rennt .'), ('his sister is there .', 'seine Schwester ist da .'),
                  ('Die was rolled .', 'Es wurde gewürfelt .'), ('dogs sleep .', 'Hunde schlafen .')]
         yield [('the dog sleep .', ''), ('the cat runs .', '')], train[:1] + train[3:]
-        yield [('his dog runs .', ''), ('he runs .', ''), ('there is .', ''), ('is the sister', '')], train
+        yield [('his dog runs .', ''), ('he runs .', ''), ('there is .', ''), ('his sister is there .', '')], train
         yield [('the Hund runs .', ''), ('cats', ''), ('The dog', ''), ('dogs dogs', ''), ('die .', '')], train
 
     def right(test, train):
         words = {word for en, _ in train for word in en.split()}
         return sum(all(word in words for word in en.split()) for en, _ in test)
 
-    class wrong:
-        def in_the_text(test, train):
-            "`word in text` also finds *he* in *the*: look for the word in a set of words"
-            text = ' '.join(en for en, _ in train)
-            return sum(all(word in text for word in en.split()) for en, _ in test)
+    def model(test, train, count=right, give=lambda number, test: number): return give(count(test, train), test)
 
-        def any_word(test, train):
-            "one known word is enough here; all of them must be known"
-            words = {word for en, _ in train for word in en.split()}
-            return sum(any(word in words for word in en.split()) for en, _ in test)
-
-        def both_languages(test, train):
-            "German words count as known here; use the English side only"
-            words = {word for pair in train for side in pair for word in side.split()}
-            return sum(all(word in words for word in en.split()) for en, _ in test)
-
-        def word_count(test, train):
-            "that is the number of known *words*, but the task asks for the number of sentences"
-            words = {word for en, _ in train for word in en.split()}
-            return sum(word in words for en, _ in test for word in en.split())
-
-        def whole_sentences(test, train):
-            "that counts sentences that occur in `train` as a whole; here only their words must occur"
-            return sum(en in {en for en, _ in train} for en, _ in test)
-
-        def share(test, train):
-            "that is a share, but the task asks for the number"
-            return KnownWords.right(test, train)/len(test)
-
-        def lower_case(test, train):
-            "small and capital letters are different characters for a model: compare the words as they are"
-            words = {word.lower() for en, _ in train for word in en.split()}
-            return sum(all(word.lower() in words for word in en.split()) for en, _ in test)
+    faults = {
+        'count': [  # one part: the answer is a small number, and two of these at once would often be it by chance
+            ('in-the-text', lambda test, train: _counted(test, _text(train)),
+             "`word in text` also finds *he* in *the*: look for the word in a set of words"),
+            ('any-word', lambda test, train: _counted(test, _text(train).split(), any),
+             "one known word is enough here; all of them must be known"),
+            ('both-languages', lambda test, train: _counted(test, ' '.join(map(' '.join, train)).split()),
+             "German words count as known here; use the English side only"),
+            ('word-count', lambda test, train: _counted(test, _text(train).split(), sum),
+             "that is the number of known *words*, but the task asks for the number of sentences"),
+            ('whole-sentences', lambda test, train: sum(en in dict(train) for en, _ in test),
+             "that counts sentences that occur in `train` as a whole; here only their words must occur"),
+            ('lower-case',
+             lambda test, train: _counted([(en.lower(), de) for en, de in test], _text(train).lower().split()),
+             "small and capital letters are different characters for a model: compare the words as they are")],
+        'give': [('share', lambda number, test: number/len(test), "that is a share, but the task asks for the number")]}
 
 # %% ../../../nbs/course/tasks/08_corpora.ipynb #4b91c312
 class CleanedAlone(Value):

@@ -17,21 +17,6 @@ from ..exercises import Value, Write, localized
 from ...optimizer import lrate
 
 # %% ../../../nbs/course/tasks/11_optimizer.ipynb #f1b9b26c
-def _corrected(mean, beta, step): return mean/(1 - beta**step)
-
-def _walk(grads, lr, move, beta2=.98, first=1):
-    w = m = v = 0.
-    path = []
-    for step, g in enumerate(grads, first):
-        m, v = .9*m + .1*g, beta2*v + (1 - beta2)*g**2
-        w -= lr*move(m, v, step, g)
-        path.append(w)
-    return path
-
-def _adam(grads, lr, beta2=.98, eps=1e-9, first=1):
-    def move(m, v, step, g): return _corrected(m, .9, step)/(_corrected(v, beta2, step)**.5 + eps)
-    return _walk(grads, lr, move, beta2, first)
-
 def _steps(make, grads, lr): # The path of the only weight of a model, by an optimizer that is made for the model
     model = nn.Linear(1, 1, bias=False).double()
     nn.init.zeros_(model.weight)
@@ -73,106 +58,74 @@ def adam_by_hand(
         path = _steps(answer, grads, lr) if made_for_models else answer(grads, lr)
         return [float(w) for w in path] if isinstance(path, (list, tuple)) else path
 
-    def right(grads, lr): return _adam(grads, lr)
+    def right(grads, lr):
+        w = m = v = 0.
+        path = []
+        for step, g in enumerate(grads, 1):
+            m, v = .9*m + .1*g, .98*v + .02*g**2
+            w -= lr*(m/(1 - .9**step))/((v/(1 - .98**step))**.5 + 1e-9)
+            path.append(w)
+        return path
 
-    class wrong:
-        def counted_from_zero(grads, lr):
-            "division by zero: at step 0 the corrections 1 − β⁰ are 0; count the steps from 1"
-            return _adam(grads, lr, first=0)
+    def model(grads, lr, first=1, beta2=.98, eps=1e-9, mix=lambda old, new, beta: beta*old + (1 - beta)*new,
+              correct=lambda m, v, beta2, step: (m/(1 - .9**step), v/(1 - beta2**step)),
+              keep=lambda means, corrected: means, move=lambda m, v, eps, g: m/(v**.5 + eps), sign=-1,
+              give=lambda path: path):
+        w, means, path = 0., (0., 0.), []
+        for step, g in enumerate(grads, first):
+            means = mix(means[0], g, .9), mix(means[1], g**2, beta2)
+            corrected = correct(*means, beta2, step)
+            w += sign*lr*move(*corrected, eps, g)
+            means = keep(means, corrected)
+            path.append(w)
+        return give(path)
 
-        def one_step_late(grads, lr):
-            "the first step counts as the second one: the corrections begin at 1 − β¹"
-            return _adam(grads, lr, first=2)
-
-        def no_correction(grads, lr):
-            "m and v begin at zero and are too small at first: divide them by 1 − β₁^step and 1 − β₂^step"
-            return _walk(grads, lr, lambda m, v, step, g: m/(v**.5 + 1e-9))
-
-        def no_power(grads, lr):
-            "the corrections are 1 − β at every step; they must be 1 − β^step, which comes nearer to 1"
-            return _walk(grads, lr, lambda m, v, step, g: _corrected(m, .9, 1)/(_corrected(v, .98, 1)**.5 + 1e-9))
-
-        def v_not_corrected(grads, lr):
-            "m is corrected for its start at zero, v is not: divide v by 1 − β₂^step"
-            return _walk(grads, lr, lambda m, v, step, g: _corrected(m, .9, step)/(v**.5 + 1e-9))
-
-        def m_not_corrected(grads, lr):
-            "v is corrected for its start at zero, m is not: divide m by 1 − β₁^step"
-            return _walk(grads, lr, lambda m, v, step, g: m/(_corrected(v, .98, step)**.5 + 1e-9))
-
-        def corrected_kept(grads, lr):
-            "the corrected means go on into the next step; m and v themselves stay uncorrected, only the step divides"
-            w = m = v = 0.
-            path = []
-            for step, g in enumerate(grads, 1):
-                m = _corrected(.9*m + .1*g, .9, step)
-                v = _corrected(.98*v + .02*g**2, .98, step)
-                w -= lr*m/(v**.5 + 1e-9)
-                path.append(w)
-            return path
-
-        def shares_exchanged(grads, lr):
-            "the shares are exchanged: a mean keeps β of its old value, and takes 1 − β of the new gradient"
-            w = m = v = 0.
-            path = []
-            for step, g in enumerate(grads, 1):
-                m, v = .1*m + .9*g, .02*v + .98*g**2
-                w -= lr*_corrected(m, .9, step)/(_corrected(v, .98, step)**.5 + 1e-9)
-                path.append(w)
-            return path
-
-        def beta_exchanged(grads, lr):
-            "the corrections are exchanged: m needs 1 − β₁^step, v needs 1 − β₂^step"
-            return _walk(grads, lr, lambda m, v, step, g: _corrected(m, .98, step)/(_corrected(v, .9, step)**.5 + 1e-9))
-
-        def usual_beta(grads, lr):
-            "this is β₂ = 0.999, Adam's usual one; the paper has 0.98"
-            return _adam(grads, lr, beta2=.999)
-
-        def usual_epsilon(grads, lr):
-            "this is ε = 10⁻⁸, Adam's usual one; the paper has 10⁻⁹, and tiny gradients see the difference"
-            return _adam(grads, lr, eps=1e-8)
-
-        def usual_constants(grads, lr):
-            "these are Adam's usual constants, β₂ = 0.999 and ε = 10⁻⁸; the paper has 0.98 and 10⁻⁹"
-            return _adam(grads, lr, .999, 1e-8)
-
-        def epsilon_inside(grads, lr):
-            "ε stands inside the root, where it is far larger: the root comes first, then + ε"
-            return _walk(grads, lr, lambda m, v, step, g: _corrected(m, .9, step)/(_corrected(v, .98, step) + 1e-9)**.5)
-
-        def no_epsilon(grads, lr):
-            "ε is missing: for tiny gradients the step differs, and for a gradient of 0 it would be a division by zero"
-            return _adam(grads, lr, eps=0.)
-
-        def no_root(grads, lr):
-            "v is a mean of squares: without its root the step is not of the size of the learning rate"
-            return _walk(grads, lr, lambda m, v, step, g: _corrected(m, .9, step)/(_corrected(v, .98, step) + 1e-9))
-
-        def gradient_for_mean(grads, lr):
-            "the last gradient stands above the root; Adam has its running mean m there"
-            return _walk(grads, lr, lambda m, v, step, g: g/(_corrected(v, .98, step)**.5 + 1e-9))
-
-        def plain_descent(grads, lr):
-            "this is plain gradient descent, lr times the gradient: neither m nor v is used"
-            return _walk(grads, lr, lambda m, v, step, g: g)
-
-        def uphill(grads, lr):
-            "the weight moves with the gradient, so the loss would grow: subtract"
-            return _adam(grads, -lr)
-
-        def steps_alone(grads, lr):
-            "these are the single steps, but the task asks where the weight is after each: add them up"
-            path = _adam(grads, lr)
-            return [b - a for a, b in zip([0., *path], path)]
-
-        def last_alone(grads, lr):
-            "this is the weight at the end alone; give back a list with one number for each step"
-            return _adam(grads, lr)[-1]
-
-        def same_object(grads, lr):
-            "all entries are the end: one tensor changes in place, and the list holds it many times; append `w.item()`"
-            return _adam(grads, lr)[-1:]*len(grads)
+    faults = {
+        'first': [
+            ('counted-from-zero', 0,
+             "division by zero: at step 0 the corrections 1 − β⁰ are 0; count the steps from 1"),
+            ('one-step-late', 2, "the first step counts as the second one: the corrections begin at 1 − β¹")],
+        'mix': [('shares-exchanged', lambda old, new, beta: (1 - beta)*old + beta*new,
+                 "the shares are exchanged: a mean keeps β of its old value, and takes 1 − β of the new gradient")],
+        'correct': [
+            ('no-correction', lambda m, v, beta2, step: (m, v),
+             "m and v begin at zero and are too small at first: divide them by 1 − β₁^step and 1 − β₂^step"),
+            ('no-power', lambda m, v, beta2, step: (m/(1 - .9), v/(1 - beta2)),
+             "the corrections are 1 − β at every step; they must be 1 − β^step, which comes nearer to 1"),
+            ('v-not-corrected', lambda m, v, beta2, step: (m/(1 - .9**step), v),
+             "m is corrected for its start at zero, v is not: divide v by 1 − β₂^step"),
+            ('m-not-corrected', lambda m, v, beta2, step: (m, v/(1 - beta2**step)),
+             "v is corrected for its start at zero, m is not: divide m by 1 − β₁^step"),
+            ('beta-exchanged', lambda m, v, beta2, step: (m/(1 - beta2**step), v/(1 - .9**step)),
+             "the corrections are exchanged: m needs 1 − β₁^step, v needs 1 − β₂^step")],
+        'keep': [('corrected-kept', lambda means, corrected: corrected,
+                  "the corrected means go on into the next step; m and v themselves stay uncorrected, only the step "
+                  "divides")],
+        'beta2': [('usual-beta', .999, "this is β₂ = 0.999, Adam's usual one; the paper has 0.98")],
+        'eps': [
+            ('usual-epsilon', 1e-8,
+             "this is ε = 10⁻⁸, Adam's usual one; the paper has 10⁻⁹, and tiny gradients see the difference"),
+            ('no-epsilon', 0.,
+             "ε is missing: for tiny gradients the step differs, and for a gradient of 0 it would be a division by "
+             "zero")],
+        'move': [
+            ('epsilon-inside', lambda m, v, eps, g: m/(v + eps)**.5,
+             "ε stands inside the root, where it is far larger: the root comes first, then + ε"),
+            ('no-root', lambda m, v, eps, g: m/(v + eps),
+             "v is a mean of squares: without its root the step is not of the size of the learning rate"),
+            ('gradient-for-mean', lambda m, v, eps, g: g/(v**.5 + eps),
+             "the last gradient stands above the root; Adam has its running mean m there"),
+            ('plain-descent', lambda m, v, eps, g: g,
+             "this is plain gradient descent, lr times the gradient: neither m nor v is used")],
+        'sign': [('uphill', 1, "the weight moves with the gradient, so the loss would grow: subtract")],
+        'give': [
+            ('steps-alone', lambda path: [b - a for a, b in zip([0., *path], path)],
+             "these are the single steps, but the task asks where the weight is after each: add them up"),
+            ('last-alone', lambda path: path[-1],
+             "this is the weight at the end alone; give back a list with one number for each step"),
+            ('same-object', lambda path: path[-1:]*len(path),
+             "all entries are the end: one tensor changes in place, and the list holds it many times; append "
+             "`w.item()`")]}
 
 # %% ../../../nbs/course/tasks/11_optimizer.ipynb #748a1bb8
 class Equation3(Write):
@@ -194,54 +147,39 @@ class Equation3(Write):
         rate = answer(*args)
         return rate.item() if isinstance(rate, torch.Tensor) and rate.numel() == 1 else rate
 
-    class wrong:
-        def larger(step, d_model, warmup=4000, factor=1.):
-            "this is the larger one of the two curves: it starts high and falls, then rises without end; use `min`"
-            return factor*d_model**-.5*max(step**-.5, step*warmup**-1.5)
+    def model(step, d_model, warmup=4000, factor=1., count=lambda step: step, until=lambda warmup: warmup,
+              rise=lambda step, warmup: step*warmup**-1.5, choose=min, width=lambda d_model: d_model**-.5,
+              times=lambda rate, factor: rate*factor):
+        step, warmup = count(step), until(warmup)
+        return times(width(d_model)*choose(step**-.5, rise(step, warmup)), factor)
 
-        def steep(step, d_model, warmup=4000, factor=1.):
-            "warmup has the power −0.5 here; with −1.5 the two curves meet at step = warmup"
-            return factor*d_model**-.5*min(step**-.5, step*warmup**-.5)
-
-        def divided(step, d_model, warmup=4000, factor=1.):
-            "step is divided by warmup itself; with warmup to the power of −1.5 the curves meet at step = warmup"
-            return factor*d_model**-.5*min(step**-.5, step/warmup)
-
-        def top_is_one(step, d_model, warmup=4000, factor=1.):
-            "this curve has the right shape, but its top is too high, by the root of warmup"
-            return factor*d_model**-.5*min((warmup/step)**.5, step/warmup)
-
-        def no_rise(step, d_model, warmup=4000, factor=1.):
-            "there is no warm-up: the rate falls from the first step on"
-            return factor*d_model**-.5*step**-.5
-
-        def no_fall(step, d_model, warmup=4000, factor=1.):
-            "the rate rises for ever: after the warm-up it is to fall with the inverse root of the step"
-            return factor*d_model**-.5*step*warmup**-1.5
-
-        def no_width(step, d_model, warmup=4000, factor=1.):
-            "the factor d_model^−0.5 is missing: a wider model gets a smaller rate"
-            return factor*min(step**-.5, step*warmup**-1.5)
-
-        def width_up(step, d_model, warmup=4000, factor=1.):
-            "a wider model gets a larger rate here; the power of d_model is −0.5"
-            return factor*d_model**.5*min(step**-.5, step*warmup**-1.5)
-
-        def width_of_one(step, d_model, warmup=4000, factor=1.):
-            "d_model^−0.5 belongs to both curves; here it multiplies the first one alone: use brackets"
-            return factor*min(d_model**-.5*step**-.5, step*warmup**-1.5)
-
-        def no_factor(step, d_model, warmup=4000, factor=1.):
-            "equation 3 is right, but `factor` is not used: it multiplies the whole"
-            return lrate(step, d_model, warmup)
-
-        def counted_from_zero(step, d_model, warmup=4000, factor=1.):
-            "this is the rate of the next step: steps count from 1 already, so nothing is to be added"
-            return lrate(step + 1, d_model, warmup, factor)
-
-        def always_4000(step, d_model, warmup=4000, factor=1.):
-            "the warm-up is 4,000 steps here, whatever `warmup` says"
-            return lrate(step, d_model, 4000, factor)
+    faults = {
+        'choose': [
+            ('larger', max,
+             "this is the larger one of the two curves: it starts high and falls, then rises without end; use `min`"),
+            ('no-rise', lambda fall, rise: fall, "there is no warm-up: the rate falls from the first step on"),
+            ('no-fall', lambda fall, rise: rise,
+             "the rate rises for ever: after the warm-up it is to fall with the inverse root of the step")],
+        'rise': [
+            ('steep', lambda step, warmup: step*warmup**-.5,
+             "warmup has the power −0.5 here; with −1.5 the two curves meet at step = warmup"),
+            ('divided', lambda step, warmup: step/warmup,
+             "step is divided by warmup itself; with warmup to the power of −1.5 the curves meet at step = warmup")],
+        'width': [
+            ('no-width', lambda d_model: 1, "the factor d_model^−0.5 is missing: a wider model gets a smaller rate"),
+            ('width-up', lambda d_model: d_model**.5,
+             "a wider model gets a larger rate here; the power of d_model is −0.5")],
+        'count': [('counted-from-zero', lambda step: step + 1,
+                   "this is the rate of the next step: steps count from 1 already, so nothing is to be added")],
+        'until': [('always-4000', lambda warmup: 4000, "the warm-up is 4,000 steps here, whatever `warmup` says")],
+        'times': [('no-factor', lambda rate, factor: rate, "`factor` is not used: it multiplies the whole")],
+        'whole': [
+            ('top-is-one', lambda step, d_model, warmup=4000, factor=1.:
+             factor*d_model**-.5*min((warmup/step)**.5, step/warmup),
+             "this curve has the right shape, but its top is too high, by the root of warmup"),
+            ('width-of-one', lambda step, d_model, warmup=4000, factor=1.:
+             factor*min(d_model**-.5*step**-.5, step*warmup**-1.5),
+             "d_model^−0.5 belongs to both curves; here it multiplies the first one alone: use brackets")]}
 
 # %% ../../../nbs/course/tasks/11_optimizer.ipynb #e3874c87
 class Peak(Value):
@@ -294,34 +232,25 @@ class Scheduled(Write):
         optimizer = torch.optim.Adam([param], lr=1.)
         return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: lrate(s + 1, d_model, warmup))
 
-    class wrong:
-        def counted_from_zero(param, d_model, warmup):
-            "division by zero: LambdaLR asks for step 0 first, where step^−0.5 has no value; add one to its step"
-            return _with(param, 1., lambda s: lrate(s, d_model, warmup))
+    def model(param, d_model, warmup, own=1., count=lambda s: s + 1, until=lambda warmup: warmup):
+        optimizer = torch.optim.Adam([param], lr=own)
+        rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: lrate(count(s), d_model, until(warmup)))
+        return optimizer, rate
 
-        def first_twice(param, d_model, warmup):
-            "the first rate comes twice, and each later step has the rate of the one before: add one to every step"
-            return _with(param, 1., lambda s: lrate(max(s, 1), d_model, warmup))
-
-        def one_too_far(param, d_model, warmup):
-            "every step has the rate of the next one: add one to the step, not two"
-            return _with(param, 1., lambda s: lrate(s + 2, d_model, warmup))
-
-        def usual_rate(param, d_model, warmup):
-            "all rates are a thousandth of the right ones: Adam's own rate of 0.001 is multiplied; give it the rate 1"
-            return _with(param, .001, lambda s: lrate(s + 1, d_model, warmup))
-
-        def zero_rate(param, d_model, warmup):
-            "all rates are 0: LambdaLR multiplies the optimizer's own rate, so that must be 1, not 0"
-            return _with(param, 0., lambda s: lrate(s + 1, d_model, warmup))
-
-        def always_4000(param, d_model, warmup):
-            "the warm-up is 4,000 steps here, whatever `warmup` says"
-            return _with(param, 1., lambda s: lrate(s + 1, d_model))
-
-def _with(param, lr, rate):
-    optimizer = torch.optim.Adam([param], lr=lr)
-    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+    faults = {
+        'count': [
+            ('counted-from-zero', lambda s: s,
+             "division by zero: LambdaLR asks for step 0 first, where step^−0.5 has no value; add one to its step"),
+            ('first-twice', lambda s: max(s, 1),
+             "the first rate comes twice, and each later step has the rate of the one before: add one to every step"),
+            ('one-too-far', lambda s: s + 2, "every step has the rate of the next one: add one to the step, not two")],
+        'own': [
+            ('usual-rate', .001,
+             "all rates are a thousandth of the right ones: Adam's own rate of 0.001 is multiplied; give it the rate "
+             "1"),
+            ('zero-rate', 0.,
+             "all rates are 0: LambdaLR multiplies the optimizer's own rate, so that must be 1, not 0")],
+        'until': [('always-4000', lambda warmup: 4000, "the warm-up is 4,000 steps here, whatever `warmup` says")]}
 
 # %% ../../../nbs/course/tasks/11_optimizer.ipynb #085e790e
 class Clipping(Value):

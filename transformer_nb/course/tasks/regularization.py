@@ -17,14 +17,24 @@ from ..exercises import Value, Write, localized
 from ...regularization import smoothed_loss
 
 # %% ../../../nbs/course/tasks/12_regularization.ipynb #81686b26
-def _pair(logits, targets, q): # Loss against the targets q, and the nll, each as a mean over the tokens
-    logp = logits.log_softmax(-1)
-    return -(q*logp).sum(-1).mean(), F.nll_loss(logp, targets)
-
 def _targets(targets, V, right, others): # q: one probability for the right token, another for each of the others
     return torch.full((len(targets), V), float(others)).scatter(1, targets[:, None], float(right))
 
 def _smoothed(targets, V, smoothing): return _targets(targets, V, 1 - smoothing + smoothing/V, smoothing/V)
+
+def _divergence(logits, targets, smoothing):
+    loss, nll = smoothed_loss(logits, targets, smoothing)
+    q = _smoothed(targets, logits.shape[-1], smoothing)
+    return loss + (q*q.log()).sum(-1).mean(), nll
+
+def _model_smoothed(logits, targets, smoothing):
+    p = logits.softmax(-1).gather(1, targets[:, None])
+    mixed = (1 - smoothing)*p + smoothing/logits.shape[-1]
+    return -mixed.log().mean(), F.cross_entropy(logits, targets)
+
+def _sides_exchanged(logits, targets, smoothing):
+    p, q = logits.softmax(-1), _smoothed(targets, logits.shape[-1], smoothing)
+    return -(p*q.log()).sum(-1).mean(), F.cross_entropy(logits, targets)
 
 class SmoothedLoss(Write):
     r"""The smoothed loss
@@ -42,94 +52,54 @@ class SmoothedLoss(Write):
         yield torch.randn(4, 6, generator=g), torch.randint(6, (4,), generator=g), .1
         yield 3*torch.randn(5, 11, generator=g), torch.randint(11, (5,), generator=g), .3
 
-    class wrong:
-        def not_smoothed(logits, targets, smoothing):
-            "both numbers are the nll: the loss knows nothing of `smoothing`"
-            return (F.cross_entropy(logits, targets),)*2
+    def model(logits, targets, smoothing, log=lambda logits: logits.log_softmax(-1), q=_smoothed,
+              over_vocabulary=lambda x: x.sum(-1), mean=torch.mean, sign=-1, give=lambda loss, nll: (loss, nll)):
+        logp = log(logits)
+        loss = mean(over_vocabulary(q(targets, logits.shape[-1], smoothing)*logp))
+        return give(sign*loss, sign*mean(logp.gather(1, targets[:, None])))
 
-        def over_the_others(logits, targets, smoothing):
-            "ε is spread over the V − 1 other tokens; the right one gets its share of ε/V, too"
-            V = logits.shape[-1]
-            return _pair(logits, targets, _targets(targets, V, 1 - smoothing, smoothing/(V - 1)))
-
-        def less_than_one(logits, targets, smoothing):
-            "the target sums to less than one: the right token gets 1 − ε *and* its share of ε/V"
-            V = logits.shape[-1]
-            return _pair(logits, targets, _targets(targets, V, 1 - smoothing, smoothing/V))
-
-        def factors_exchanged(logits, targets, smoothing):
-            "the factors are exchanged: the right token has 1 − ε, the even part has ε"
-            return _pair(logits, targets, _smoothed(targets, logits.shape[-1], 1 - smoothing))
-
-        def not_divided_by_V(logits, targets, smoothing):
-            "the even part is a sum over the vocabulary; each token has only ε/V, so divide by V"
-            V = logits.shape[-1]
-            return _pair(logits, targets, _targets(targets, V, 1, smoothing))
-
-        def divided_twice(logits, targets, smoothing):
-            "the loss is divided by V once too often: sum over the vocabulary, and take the mean over the tokens alone"
-            loss, nll = smoothed_loss(logits, targets, smoothing)
-            return loss/logits.shape[-1], nll
-
-        def summed(logits, targets, smoothing):
-            "these are sums over the tokens; give means, so that long batches and short ones can be compared"
-            return tuple(len(targets)*x for x in smoothed_loss(logits, targets, smoothing))
-
-        def divergence(logits, targets, smoothing):
-            "this is the KL divergence: less than the cross-entropy by the entropy of the target, which is a constant"
-            loss, nll = smoothed_loss(logits, targets, smoothing)
-            q = _smoothed(targets, logits.shape[-1], smoothing)
-            return loss + (q*q.log()).sum(-1).mean(), nll
-
-        def model_smoothed(logits, targets, smoothing):
-            "the model's probabilities are smoothed; it is the target that is, and the logarithm is of p alone"
-            p = logits.softmax(-1).gather(1, targets[:, None])
-            mixed = (1 - smoothing)*p + smoothing/logits.shape[-1]
-            return -mixed.log().mean(), F.cross_entropy(logits, targets)
-
-        def sides_exchanged(logits, targets, smoothing):
-            "this is −Σ p log q; the logarithm is of the model's p, and the target q stands before it"
-            p, q = logits.softmax(-1), _smoothed(targets, logits.shape[-1], smoothing)
-            return -(p*q.log()).sum(-1).mean(), F.cross_entropy(logits, targets)
-
-        def no_logarithm(logits, targets, smoothing):
-            "probabilities, where their logarithms should stand: use `log_softmax`, not `softmax`"
-            p, q = logits.softmax(-1), _smoothed(targets, logits.shape[-1], smoothing)
-            return -(q*p).sum(-1).mean(), F.nll_loss(p, targets)
-
-        def no_softmax(logits, targets, smoothing):
-            "the logits are taken as they are; they are no log-probabilities before `log_softmax`"
-            q = _smoothed(targets, logits.shape[-1], smoothing)
-            return -(q*logits).sum(-1).mean(), F.nll_loss(logits, targets)
-
-        def wrong_axis(logits, targets, smoothing):
-            "the softmax runs over the tokens; the vocabulary is the last axis"
-            logp, q = logits.log_softmax(0), _smoothed(targets, logits.shape[-1], smoothing)
-            return -(q*logp).sum(-1).mean(), F.nll_loss(logp, targets)
-
-        def sign(logits, targets, smoothing):
-            "the sign is missing: log-probabilities are negative, a loss is positive"
-            return tuple(-x for x in smoothed_loss(logits, targets, smoothing))
-
-        def loss_twice(logits, targets, smoothing):
-            "the second number is the smoothed loss again; it should be the nll, against the hard target"
-            return smoothed_loss(logits, targets, smoothing)[:1]*2
-
-        def loss_alone(logits, targets, smoothing):
-            "that is the loss alone; give back a pair: loss and nll"
-            return smoothed_loss(logits, targets, smoothing)[0]
-
-        def exchanged(logits, targets, smoothing):
-            "loss and nll are exchanged: the loss comes first"
-            return smoothed_loss(logits, targets, smoothing)[::-1]
+    faults = {
+        'log': [
+            ('no-logarithm', lambda logits: logits.softmax(-1),
+             "probabilities, where their logarithms should stand: use `log_softmax`, not `softmax`"),
+            ('no-softmax', lambda logits: logits,
+             "the logits are taken as they are; they are no log-probabilities before `log_softmax`"),
+            ('wrong-axis', lambda logits: logits.log_softmax(0),
+             "the softmax runs over the tokens; the vocabulary is the last axis")],
+        'q': [
+            ('not-smoothed', lambda targets, V, eps: _targets(targets, V, 1, 0),
+             "the loss is the nll: it knows nothing of `smoothing`"),
+            ('over-the-others', lambda targets, V, eps: _targets(targets, V, 1 - eps, eps/(V - 1)),
+             "ε is spread over the V − 1 other tokens; the right one gets its share of ε/V, too"),
+            ('less-than-one', lambda targets, V, eps: _targets(targets, V, 1 - eps, eps/V),
+             "the target sums to less than one: the right token gets 1 − ε *and* its share of ε/V"),
+            ('factors-exchanged', lambda targets, V, eps: _smoothed(targets, V, 1 - eps),
+             "the factors are exchanged: the right token has 1 − ε, the even part has ε"),
+            ('not-divided-by-V', lambda targets, V, eps: _targets(targets, V, 1, eps),
+             "the even part is a sum over the vocabulary; each token has only ε/V, so divide by V")],
+        'over_vocabulary': [
+            ('divided-twice', lambda x: x.mean(-1),
+             "the loss is divided by V once too often: sum over the vocabulary, and take the mean over the tokens "
+             "alone")],
+        'mean': [('summed', torch.sum,
+                  "these are sums over the tokens; give means, so that long batches and short ones can be compared")],
+        'sign': [('sign', 1, "the sign is missing: log-probabilities are negative, a loss is positive")],
+        'give': [
+            ('loss-twice', lambda loss, nll: (loss, loss),
+             "the second number is the smoothed loss again; it should be the nll, against the hard target"),
+            ('loss-alone', lambda loss, nll: loss, "that is the loss alone; give back a pair: loss and nll"),
+            ('exchanged', lambda loss, nll: (nll, loss), "loss and nll are exchanged: the loss comes first")],
+        'whole': [
+            ('divergence', _divergence,
+             "this is the KL divergence: less than the cross-entropy by the entropy of the target, which is a "
+             "constant"),
+            ('model-smoothed', _model_smoothed,
+             "the model's probabilities are smoothed; it is the target that is, and the logarithm is of p alone"),
+            ('sides-exchanged', _sides_exchanged,
+             "this is −Σ p log q; the logarithm is of the model's p, and the target q stands before it")]}
 
 # %% ../../../nbs/course/tasks/12_regularization.ipynb #80c50b0a
-def _chunks(x, W, targets, smoothing, chunk): # For each chunk, the number of its tokens and its two means
-    parts = zip(x.split(chunk), targets.split(chunk))
-    return [(len(y), torch.stack(smoothed_loss(part @ W.T, y, smoothing))) for part, y in parts]
-
-def _in_chunks(x, W, targets, smoothing, chunk):
-    return (sum(t*means for t, means in _chunks(x, W, targets, smoothing, chunk))/len(x)).unbind()
+def _total(sizes, means): return sum(t*mean for t, mean in zip(sizes, means))
 
 class _Rows(TorchFunctionMode):
     "Notes the most rows of a table of scores that came out of a torch function."
@@ -169,54 +139,38 @@ class InChunks(Write):
         if chunk < rows.most < len(x): scores = localized('more scores than a chunk')
         return loss.detach(), nll.detach(), x.grad, W.grad, scores
 
-    class wrong:
-        def mean_of_means(x, W, targets, smoothing, chunk):
-            "this is the mean of the chunks' means: the tokens of the short last chunk count too much; weigh by length"
-            return torch.stack([means for _, means in _chunks(x, W, targets, smoothing, chunk)]).mean(0).unbind()
+    def model(x, W, targets, smoothing, chunk, cut=lambda x, chunk: x.split(chunk), smooth=lambda given: given,
+              join=lambda sizes, means, chunk: _total(sizes, means)/sum(sizes), give=lambda found: found):
+        parts = list(zip(cut(x, chunk), cut(targets, chunk)))
+        means = [torch.stack(smoothed_loss(part @ W.T, y, smooth(smoothing))) for part, y in parts]
+        return give(join([len(y) for _, y in parts], means, chunk)).unbind()
 
-        def sum_of_means(x, W, targets, smoothing, chunk):
-            "the chunks' means are added up: multiply each by its number of tokens, and divide by all tokens"
-            return sum(means for _, means in _chunks(x, W, targets, smoothing, chunk)).unbind()
-
-        def not_divided(x, W, targets, smoothing, chunk):
-            "these are sums over all tokens: divide by their number at the end"
-            return sum(t*means for t, means in _chunks(x, W, targets, smoothing, chunk)).unbind()
-
-        def full_chunks(x, W, targets, smoothing, chunk):
-            "every chunk counts as if it were full, and the last one is not: multiply by `len(y)`, not by `chunk`"
-            return (sum(chunk*means for _, means in _chunks(x, W, targets, smoothing, chunk))/len(x)).unbind()
-
-        def rest_dropped(x, W, targets, smoothing, chunk):
-            "the short last chunk is missing: its tokens are trained on as well"
-            t = len(x)//chunk*chunk
-            return (sum(n*means for n, means in _chunks(x[:t], W, targets[:t], smoothing, chunk))/t).unbind()
-
-        def rest_dropped_but_counted(x, W, targets, smoothing, chunk):
-            "the short last chunk is missing in the sum, though its tokens are counted in the divisor"
-            t = len(x)//chunk*chunk
-            return (sum(n*means for n, means in _chunks(x[:t], W, targets[:t], smoothing, chunk))/len(x)).unbind()
-
-        def last_chunk(x, W, targets, smoothing, chunk):
-            "this is the loss of the last chunk alone: add up over the chunks"
-            return _chunks(x, W, targets, smoothing, chunk)[-1][1].unbind()
-
-        def all_at_once(x, W, targets, smoothing, chunk):
-            "the numbers are right, but all scores were there at once: split `x` before the product with `W`"
-            return smoothed_loss(x @ W.T, targets, smoothing)
-
-        def number_of_chunks(x, W, targets, smoothing, chunk):
-            "right numbers, but the chunks are too large: `chunk` is the size of one, not their number; use `split`"
-            parts = zip(x.chunk(chunk), targets.chunk(chunk))
-            sums = [len(y)*torch.stack(smoothed_loss(part @ W.T, y, smoothing)) for part, y in parts]
-            return (sum(sums)/len(x)).unbind()
-
-        def no_gradient(x, W, targets, smoothing, chunk):
-            "right numbers, but nothing can be learned from them: `.item()`, `.detach()` or `no_grad` cuts the gradient"
-            with torch.no_grad(): return _in_chunks(x, W, targets, smoothing, chunk)
-
-        def not_smoothed(x, W, targets, smoothing, chunk):
-            "the chunks are right, but `smoothing` is not passed on"
-            return _in_chunks(x, W, targets, .0, chunk)
+    faults = {
+        'cut': [
+            ('rest-dropped', lambda x, chunk: x[:len(x)//chunk*chunk].split(chunk),
+             "the short last chunk is missing: its tokens are trained on as well"),
+            ('all-at-once', lambda x, chunk: [x],
+             "all scores were there at once: split `x` before the product with `W`"),
+            ('number-of-chunks', lambda x, chunk: x.chunk(chunk),
+             "the chunks are too large: `chunk` is the size of one, not their number; use `split`")],
+        'smooth': [('not-smoothed', lambda given: 0., "`smoothing` is not passed on")],
+        'join': [
+            ('mean-of-means', lambda sizes, means, chunk: sum(means)/len(means),
+             "this is the mean of the chunks' means: the tokens of the short last chunk count too much; weigh by "
+             "length"),
+            ('sum-of-means', lambda sizes, means, chunk: sum(means),
+             "the chunks' means are added up: multiply each by its number of tokens, and divide by all tokens"),
+            ('not-divided', lambda sizes, means, chunk: _total(sizes, means),
+             "these are sums over all tokens: divide by their number at the end"),
+            ('full-chunks', lambda sizes, means, chunk: chunk*sum(means)/sum(sizes),
+             "every chunk counts as if it were full, and the last one is not: multiply by `len(y)`, not by `chunk`"),
+            ('rest-dropped-but-counted',
+             lambda sizes, means, chunk: _total([t//chunk*chunk for t in sizes], means)/sum(sizes),
+             "the short last chunk is missing in the sum, though its tokens are counted in the divisor"),
+            ('last-chunk', lambda sizes, means, chunk: means[-1],
+             "this is the loss of the last chunk alone: add up over the chunks")],
+        'give': [('no-gradient', torch.Tensor.detach,
+                  "nothing can be learned from these numbers: `.item()`, `.detach()` or `no_grad` cuts the gradient")]}
 
 # %% ../../../nbs/course/tasks/12_regularization.ipynb #3490a26d
 class Floor(Value):
@@ -259,30 +213,21 @@ class OverTheOthers(Write):
         others = (logp.sum(-1) - right)/(V - 1)
         return -((1 - smoothing)*right + smoothing*others).mean()
 
-    class wrong:
-        def over_all(logits, targets, smoothing):
-            "this is `smoothed_loss`: the right token has its share of ε/V, too; here it gets exactly 1 − ε"
-            return smoothed_loss(logits, targets, smoothing)[0]
+    def model(logits, targets, smoothing, q=lambda targets, V, eps: _targets(targets, V, 1 - eps, eps/(V - 1)),
+              mean=torch.mean):
+        return SmoothedLoss.model(logits, targets, smoothing, q=q, mean=mean)[0]
 
-        def divided_by_V(logits, targets, smoothing):
-            "the target sums to less than one: the others are V − 1 tokens, and each gets ε/(V − 1)"
-            V = logits.shape[-1]
-            return _pair(logits, targets, _targets(targets, V, 1 - smoothing, smoothing/V))[0]
-
-        def right_one_too(logits, targets, smoothing):
-            "the target sums to more than one: take the right token out of the sum over the others"
-            V = logits.shape[-1]
-            share = smoothing/(V - 1)
-            return _pair(logits, targets, _targets(targets, V, 1 - smoothing + share, share))[0]
-
-        def not_divided(logits, targets, smoothing):
-            "every other token gets all of ε here: divide by their number, V − 1"
-            V = logits.shape[-1]
-            return _pair(logits, targets, _targets(targets, V, 1 - smoothing, smoothing))[0]
-
-        def summed(logits, targets, smoothing):
-            "this is the sum over the tokens, but the task asks for the mean"
-            return len(targets)*OverTheOthers.right(logits, targets, smoothing)
+    faults = {
+        'q': [
+            ('over-all', _smoothed,
+             "this is `smoothed_loss`: the right token has its share of ε/V, too; here it gets exactly 1 − ε"),
+            ('divided-by-V', lambda targets, V, eps: _targets(targets, V, 1 - eps, eps/V),
+             "the target sums to less than one: the others are V − 1 tokens, and each gets ε/(V − 1)"),
+            ('right-one-too', lambda targets, V, eps: _targets(targets, V, 1 - eps + eps/(V - 1), eps/(V - 1)),
+             "the target sums to more than one: take the right token out of the sum over the others"),
+            ('not-divided', lambda targets, V, eps: _targets(targets, V, 1 - eps, eps),
+             "every other token gets all of ε here: divide by their number, V − 1")],
+        'mean': [('summed', torch.sum, "this is the sum over the tokens, but the task asks for the mean")]}
 
 # %% ../../../nbs/course/tasks/12_regularization.ipynb #a8cfc953
 class SameSmoothing(Write):
@@ -302,22 +247,13 @@ class SameSmoothing(Write):
 
     def right(smoothing, V): return smoothing*(V - 1)/V
 
-    class wrong:
-        def inverted(smoothing, V):
-            "that is the way back, from the variant to `smoothed_loss`"
-            return smoothing*V/(V - 1)
-
-        def one_token(smoothing, V):
-            "that is what one wrong token gets; ε′ is what all wrong ones get together"
-            return smoothing/V
-
-        def equal(smoothing, V):
-            "then a wrong token gets more there, ε/(V − 1) instead of ε/V"
-            return smoothing
-
-        def less_its_share(smoothing, V):
-            "the right token's share is ε/V, not 1/V"
-            return smoothing - 1/V
+    faults = {'whole': [
+        ('inverted', lambda smoothing, V: smoothing*V/(V - 1),
+         "that is the way back, from the variant to `smoothed_loss`"),
+        ('one-token', lambda smoothing, V: smoothing/V,
+         "that is what one wrong token gets; ε′ is what all wrong ones get together"),
+        ('equal', lambda smoothing, V: smoothing, "then a wrong token gets more there, ε/(V − 1) instead of ε/V"),
+        ('less-its-share', lambda smoothing, V: smoothing - 1/V, "the right token's share is ε/V, not 1/V")]}
 
 class RealTokens(Write):
     """Leave the padding out
@@ -337,43 +273,35 @@ class RealTokens(Write):
         real = targets != pad_id
         return F.cross_entropy(logits[real], targets[real])
 
-    class wrong:
-        def padding_counted(logits, targets, pad_id):
-            "the padding is counted as well: the model would be rewarded for predicting it"
-            return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    def model(logits, targets, pad_id, real=lambda targets, pad_id: targets != pad_id,
+              scores=lambda logits, pad_id: logits, mean=lambda losses, targets: losses.mean()):
+        here = real(targets, pad_id)
+        return mean(F.cross_entropy(scores(logits, pad_id)[here], targets[here], reduction='none'), targets)
 
-        def divided_by_all(logits, targets, pad_id):
-            "the padding adds 0 to the sum, but it is in the divisor: divide by the number of real tokens"
-            real = targets != pad_id
-            return F.cross_entropy(logits[real], targets[real], reduction='sum')/targets.numel()
-
-        def mean_of_sentences(logits, targets, pad_id):
-            "this is the mean of the sentences' means: a token of a short sentence counts more; divide once, at the end"
-            return torch.stack([RealTokens.right(*pair, pad_id) for pair in zip(logits, targets)]).mean()
-
-        def only_padding(logits, targets, pad_id):
-            "the mask is inverted: this is the loss of the padding"
-            pad = targets == pad_id
-            return F.cross_entropy(logits[pad], targets[pad])
-
-        def summed(logits, targets, pad_id):
-            "this is the sum over the real tokens, but the task asks for the mean"
-            real = targets != pad_id
-            return F.cross_entropy(logits[real], targets[real], reduction='sum')
-
-        def per_sentence(logits, targets, pad_id):
-            "this is divided by the number of sentences; divide by the number of real tokens"
-            return RealTokens.wrong.summed(logits, targets, pad_id)/len(targets)
-
-        def never_predicted(logits, targets, pad_id):
-            "the score of the padding token is taken away everywhere; only *positions* of padding are to be left out"
-            real = targets != pad_id
-            forbidden = torch.arange(logits.shape[-1]) == pad_id
-            return F.cross_entropy(logits[real].masked_fill(forbidden, -1e9), targets[real])
-
-        def always_zero(logits, targets, pad_id):
-            "this takes 0 for the padding, whatever `pad_id` says"
-            return RealTokens.right(logits, targets, 0)
+    faults = {
+        'real': [
+            ('padding-counted', lambda targets, pad_id: torch.ones_like(targets, dtype=torch.bool),
+             "the padding is counted as well: the model would be rewarded for predicting it"),
+            ('only-padding', lambda targets, pad_id: targets == pad_id,
+             "the mask is inverted: this is the loss of the padding"),
+            ('always-zero', lambda targets, pad_id: targets != 0,
+             "this takes 0 for the padding, whatever `pad_id` says")],
+        'scores': [
+            ('never-predicted', lambda logits, pad_id: logits.index_fill(-1, torch.tensor(pad_id), -1e9),
+             "the score of the padding token is taken away everywhere; only *positions* of padding are to be left "
+             "out")],
+        'mean': [
+            ('divided-by-all', lambda losses, targets: losses.sum()/targets.numel(),
+             "the sum is divided by all positions, padding included: divide by the number of real tokens"),
+            ('summed', lambda losses, targets: losses.sum(),
+             "this is the sum over the tokens, but the task asks for the mean"),
+            ('per-sentence', lambda losses, targets: losses.sum()/len(targets),
+             "this is divided by the number of sentences; divide by the number of real tokens")],
+        'whole': [
+            ('mean-of-sentences', lambda logits, targets, pad_id:
+             torch.stack([RealTokens.right(*pair, pad_id) for pair in zip(logits, targets)]).mean(),
+             "this is the mean of the sentences' means: a token of a short sentence counts more; divide once, at the "
+             "end")]}
 
 # %% ../../../nbs/course/tasks/12_regularization.ipynb #6bd258cd
 class Drop(Write):
@@ -391,30 +319,23 @@ class Drop(Write):
 
     def right(x, p, u): return x*(u >= p)/(1 - p)
 
-    class wrong:
-        def not_scaled(x, p, u):
-            "the survivors are not scaled, so the mean becomes smaller in training than at test time: divide by 1 − p"
-            return x*(u >= p)
+    def model(x, p, u, keep=lambda u, p: u >= p, by=lambda p: 1 - p): return x*keep(u, p)/by(p)
 
-        def scaled_down(x, p, u):
-            "the survivors are made smaller still; they are to make up for what is dropped: divide by 1 − p"
-            return x*(u >= p)*(1 - p)
-
-        def divided_by_p(x, p, u):
-            "the divisor is the share that is dropped; it must be the share that survives, 1 − p"
-            return x*(u >= p)/p
-
-        def survivors_dropped(x, p, u):
-            "the wrong ones are dropped: p is the probability to be dropped, not to be kept"
-            return x*(u < p)/(1 - p)
-
-        def kept_with_p(x, p, u):
-            "p is taken for the probability to be kept, in the divisor as well; it is the probability to be dropped"
-            return x*(u < p)/p
-
-        def all_scaled(x, p, u):
-            "nothing is dropped, all numbers are scaled"
-            return x/(1 - p)
+    faults = {
+        'keep': [('survivors-dropped', lambda u, p: u < p,
+                  "the wrong ones are dropped: p is the probability to be dropped, not to be kept")],
+        'by': [
+            ('not-scaled', lambda p: 1,
+             "the survivors are not scaled, so the mean becomes smaller in training than at test time: divide by "
+             "1 − p"),
+            ('scaled-down', lambda p: 1/(1 - p),
+             "the survivors are made smaller still; they are to make up for what is dropped: divide by 1 − p"),
+            ('divided-by-p', lambda p: p,
+             "the divisor is the share that is dropped; it must be the share that survives, 1 − p")],
+        'whole': [
+            ('kept-with-p', lambda x, p, u: x*(u < p)/p,
+             "p is taken for the probability to be kept, in the divisor as well; it is the probability to be dropped"),
+            ('all-scaled', lambda x, p, u: x/(1 - p), "nothing is dropped, all numbers are scaled")]}
 
 class _Wavering(nn.Module):
     "A model whose passes in training mode are given."
@@ -427,10 +348,10 @@ class _Wavering(nn.Module):
         self.passes += 1
         return self.tables[(self.passes - 1) % len(self.tables)]
 
-def _passes(model, src, tgt, n): # Logits of n passes with dropout
-    model.train()
+def _passes(model, src, tgt, n, train=True, left=False): # Logits of n passes with dropout
+    model.train(train)
     with torch.no_grad(): tables = torch.stack([model(src, tgt) for _ in range(n)])
-    model.eval()
+    model.train(left)
     return tables
 
 def _of_top(x, by): # The numbers of that token which is the most probable one in the mean
@@ -467,49 +388,33 @@ class Spread(Write):
         top = probs.mean(0).argmax(-1, keepdim=True)
         return probs.gather(-1, top.expand(n, -1, -1, -1)).squeeze(-1).std(0)
 
-    class wrong:
-        def in_evaluation_mode(model, src, tgt, n):
-            "all passes are the same, so the spread is 0: in evaluation mode nothing is dropped; call `model.train()`"
-            probs = torch.stack([model(src, tgt).softmax(-1) for _ in range(n)])
-            return _of_top(probs, probs).std(0)
+    def model(model, src, tgt, n, train=True, left=False, numbers=lambda logits: logits.softmax(-1),
+              follow=_of_top, spread=lambda x: x.std(0)):
+        logits = _passes(model, src, tgt, n, train, left)
+        return spread(follow(numbers(logits), logits.softmax(-1)))
 
-        def left_in_training_mode(model, src, tgt, n):
-            "right, but the model is left in training mode: the next user's translations would be random"
-            found = Spread.right(model, src, tgt, n)
-            model.train()
-            return found
-
-        def of_logits(model, src, tgt, n):
-            "this is the spread of the logits, but the task asks for that of the probabilities: softmax first"
-            tables = _passes(model, src, tgt, n)
-            return _of_top(tables, tables.softmax(-1)).std(0)
-
-        def of_each_maximum(model, src, tgt, n):
-            "each pass has its own most probable token here; follow one token, the top one of the mean"
-            return _passes(model, src, tgt, n).softmax(-1).amax(-1).std(0)
-
-        def of_first_pass(model, src, tgt, n):
-            "this follows the most probable token of the first pass; take the one of the mean of all passes"
-            probs = _passes(model, src, tgt, n).softmax(-1)
-            return _of_top(probs, probs[:1]).std(0)
-
-        def of_all_tokens(model, src, tgt, n):
-            "this is the mean spread of all tokens, but the task asks for that of the most probable one"
-            return _passes(model, src, tgt, n).softmax(-1).std(0).mean(-1)
-
-        def most_spread(model, src, tgt, n):
-            "this is the token with the largest spread, but the task asks for the spread of the most probable one"
-            return _passes(model, src, tgt, n).softmax(-1).std(0).amax(-1)
-
-        def variance(model, src, tgt, n):
-            "that is the variance; the standard deviation is its root"
-            return Spread.right(model, src, tgt, n)**2
-
-        def over_tokens(model, src, tgt, n):
-            "this is the spread over the vocabulary, in the mean of all passes; take the spread over the passes"
-            return _passes(model, src, tgt, n).softmax(-1).mean(0).std(-1)
-
-        def divided_by_n(model, src, tgt, n):
-            "nearly: this divides by n; `Tensor.std` divides by n − 1, since the mean is of the same passes"
-            probs = _passes(model, src, tgt, n).softmax(-1)
-            return _of_top(probs, probs).std(0, correction=0)
+    faults = {
+        'train': [('in-evaluation-mode', False,
+                   "all passes are the same, so the spread is 0: in evaluation mode nothing is dropped; call "
+                   "`model.train()`")],
+        'left': [('left-in-training-mode', True,
+                  "the model is left in training mode: the next user's translations would be random")],
+        'numbers': [
+            ('of-logits', lambda logits: logits,
+             "this is the spread of the logits, but the task asks for that of the probabilities: softmax first")],
+        'follow': [
+            ('of-each-maximum', lambda x, probs: x.amax(-1),
+             "each pass has its own most probable token here; follow one token, the top one of the mean"),
+            ('of-first-pass', lambda x, probs: _of_top(x, probs[:1]),
+             "this follows the most probable token of the first pass; take the one of the mean of all passes")],
+        'spread': [
+            ('variance', lambda x: x.var(0), "that is the variance; the standard deviation is its root"),
+            ('divided-by-n', lambda x: x.std(0, correction=0),
+             "this divides by n; `Tensor.std` divides by n − 1, since the mean is of the same passes")],
+        'whole': [
+            ('of-all-tokens', lambda *given: _passes(*given).softmax(-1).std(0).mean(-1),
+             "this is the mean spread of all tokens, but the task asks for that of the most probable one"),
+            ('most-spread', lambda *given: _passes(*given).softmax(-1).std(0).amax(-1),
+             "this is the token with the largest spread, but the task asks for the spread of the most probable one"),
+            ('over-tokens', lambda *given: _passes(*given).softmax(-1).mean(0).std(-1),
+             "this is the spread over the vocabulary, in the mean of all passes; take the spread over the passes")]}

@@ -35,21 +35,24 @@ def join(
     return tuple(out)
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #072be31d
-def _clear(words, n=1):
+def _neighbours(pieces): return list(zip(pieces, pieces[1:]))
+
+def _counted(spelled, pairs_of=_neighbours, weigh=lambda n: n):
+    "How often each pair occurs."
+    pairs = Counter()
+    for pieces, n in spelled.items():
+        for pair in pairs_of(pieces): pairs[pair] += weigh(n)
+    return pairs
+
+def _join_all(spelled, pair): return {join(pieces, pair): n for pieces, n in spelled.items()}
+
+def _clear(spelled, n=1):
     "Is one pair more frequent than all others, in each of n rounds?"
     for _ in range(n):
-        pairs = Counter()
-        for pieces, k in words.items():
-            for pair in zip(pieces, pieces[1:]): pairs[pair] += k
-        best = pairs.most_common(2)
+        best = _counted(spelled).most_common(2)
         if len(best) < 2 or best[0][1] == best[1][1]: return False
-        words = _join_all(words, best[0][0])
+        spelled = _join_all(spelled, best[0][0])
     return True
-
-def _join_all(words, pair):
-    found = Counter()
-    for pieces, k in words.items(): found[join(pieces, pair)] += k
-    return dict(found)
 
 def _drawn(g, rounds=1):
     "Words of the letters a, b, c, spelled, with counts."
@@ -61,14 +64,6 @@ def _drawn(g, rounds=1):
         if _clear(words, rounds): return words
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #b1c39486
-def _counted(spelled, pairs_of, weight=True):
-    pairs = Counter()
-    for pieces, n in spelled.items():
-        for pair in pairs_of(pieces): pairs[pair] += n if weight else 1
-    return pairs
-
-def _neighbours(pieces): return list(zip(pieces, pieces[1:]))
-
 class FrequentPair(Write):
     """The most frequent pair
 
@@ -85,50 +80,43 @@ class FrequentPair(Write):
         yield {('▁a', 'b'): 3, ('▁a', 'c'): 2, ('b', 'ca'): 2, ('▁', 'b', 'ca'): 3, ('▁', 'd', 'b', 'e'): 4},
         yield _drawn(g),
 
-    class wrong:
-        def words_once(spelled):
-            "each word is counted once; a word that occurs n times has its pairs n times"
-            pairs = _counted(spelled, _neighbours, weight=False)
-            return max(pairs, key=pairs.get)
+    def model(spelled, pairs_of=_neighbours, weigh=lambda n: n, best=lambda pairs: max(pairs, key=pairs.get)):
+        return best(_counted(spelled, pairs_of, weigh))
 
-        def once_per_word(spelled):
-            "a pair is counted once in each word; in *anan* the pair (a, n) stands twice"
-            pairs = _counted(spelled, lambda pieces: dict.fromkeys(_neighbours(pieces)))
-            return max(pairs, key=pairs.get)
-
-        def pair_and_count(spelled):
-            "that is the pair *and* its count; `most_common(1)[0][0]` is the pair alone"
-            return _counted(spelled, _neighbours).most_common(1)[0]
-
-        def joined(spelled):
-            "the two pieces are joined already; give back both, as a tuple"
-            return ''.join(most_frequent_pair(spelled))
-
-        def letters(spelled):
-            "pairs of letters are counted; a piece can have several letters, and it is pieces that stand side by side"
-            pairs = _counted(spelled, lambda pieces: _neighbours(''.join(pieces)))
-            return max(pairs, key=pairs.get)
-
-        def two_pieces(spelled):
-            "these are the two most frequent *pieces*; they need not stand side by side"
-            return tuple(piece for piece, _ in _counted(spelled, list).most_common(2))
-
-        def rarest(spelled):
-            "that is the rarest pair"
-            pairs = _counted(spelled, _neighbours)
-            return min(pairs, key=pairs.get)
-
-        def first_two(spelled):
-            "only the first pair of each word is counted"
-            pairs = _counted(spelled, lambda pieces: _neighbours(pieces)[:1])
-            return max(pairs, key=pairs.get)
-
-        def unordered(spelled):
-            "the order within a pair is lost: (a, b) and (b, a) are two pairs"
-            pairs = _counted(spelled, lambda pieces: [tuple(sorted(pair)) for pair in _neighbours(pieces)])
-            return max(pairs, key=pairs.get)
+    faults = {
+        'weigh': [('words-once', lambda n: 1,
+                   "each word is counted once; a word that occurs n times has its pairs n times")],
+        'pairs_of': [
+            ('once-per-word', lambda pieces: dict.fromkeys(_neighbours(pieces)),
+             "a pair is counted once in each word; in *anan* the pair (a, n) stands twice"),
+            ('letters', lambda pieces: _neighbours(''.join(pieces)),
+             "pairs of letters are counted; a piece can have several letters, and it is pieces that stand side by "
+             "side"),
+            ('first-two', lambda pieces: _neighbours(pieces)[:1], "only the first pair of each word is counted"),
+            ('unordered', lambda pieces: [tuple(sorted(pair)) for pair in _neighbours(pieces)],
+             "the order within a pair is lost: (a, b) and (b, a) are two pairs")],
+        'best': [
+            ('pair-and-count', lambda pairs: pairs.most_common(1)[0],
+             "that is the pair *and* its count; `most_common(1)[0][0]` is the pair alone"),
+            ('joined', lambda pairs: ''.join(max(pairs, key=pairs.get)),
+             "the two pieces are joined already; give back both, as a tuple"),
+            ('rarest', lambda pairs: min(pairs, key=pairs.get), "that is the rarest pair")],
+        'whole': [('two-pieces', lambda spelled: tuple(piece for piece, _ in _counted(spelled, list).most_common(2)),
+                   "these are the two most frequent *pieces*; they need not stand side by side")]}
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #6ddd191a
+def _overlapping(pieces, pair):
+    out = []
+    for i, piece in enumerate(pieces):
+        if pieces[i:i + 2] == pair: out.append(''.join(pair))
+        elif pieces[i - 1:i + 1] != pair: out.append(piece)
+    return tuple(out)
+
+def _only_the_first(pieces, pair):
+    if pair not in _neighbours(pieces): return pieces
+    i = _neighbours(pieces).index(pair)
+    return (*pieces[:i], ''.join(pair), *pieces[i + 2:])
+
 class Join(Write):
     """Join a pair
 
@@ -151,59 +139,51 @@ class Join(Write):
         found = answer(pieces, pair)
         return list(found) if isinstance(found, tuple) else found
 
-    class wrong:
-        def nothing_joined(pieces, pair):
-            "nothing is joined: a slice of `pieces` is a tuple, and a tuple never equals a list"
-            return pieces
+    def model(pieces, pair, fits=lambda two, pair: two == pair, step=2, rest=0, give=tuple):
+        out, i = [], 0
+        while i < len(pieces) - rest:
+            found = fits(pieces[i:i + 2], pair)
+            out.append(''.join(pieces[i:i + 2]) if found else pieces[i])
+            i += step if found else 1
+        return give(out)
 
-        def second_kept_last_lost(pieces, pair):
-            "the second piece is still there after a join, since two are used up; and the loop ends too early"
-            return Join.wrong.second_kept(pieces, pair)[:-1]
-
-        def second_kept(pieces, pair):
-            "the second piece is still there after the join: two pieces are used up, so go on two places further"
-            out = []
-            for i, piece in enumerate(pieces): out.append(''.join(pair) if pieces[i:i + 2] == pair else piece)
-            return tuple(out)
-
-        def overlapping(pieces, pair):
-            "a piece is used twice: *a a a* becomes *aa a*, and not *aa aa*"
-            return tuple(piece for i, piece in enumerate(
-                ''.join(pair) if pieces[i:i + 2] == pair else '' if pieces[i - 1:i + 1] == pair else piece
-                for i, piece in enumerate(pieces)) if piece)
-
-        def only_the_first(pieces, pair):
-            "only the first place is joined; go on to the end of the word"
-            if pair not in _neighbours(pieces): return pieces
-            i = _neighbours(pieces).index(pair)
-            return (*pieces[:i], ''.join(pair), *pieces[i + 2:])
-
-        def in_the_text(pieces, pair):
-            "replacing in a text also joins pieces that only *end* or *begin* like the pair; compare whole pieces"
-            return tuple(' '.join(pieces).replace(' '.join(pair), ''.join(pair)).split(' '))
-
-        def last_lost(pieces, pair):
-            "the last piece is lost where it belongs to no pair"
-            out = join(pieces, pair)
-            return out if out[-1] == ''.join(pair) else out[:-1]
-
-        def any_order(pieces, pair):
-            "the pair is joined in the other order as well; (h, t) is not (t, h)"
-            out = []
-            for piece in pieces:
-                if out and (out[-1], piece) in (pair, pair[::-1]): out[-1] += piece
-                else: out.append(piece)
-            return tuple(out)
-
-        def as_text(pieces, pair):
-            "that is a text; give back a tuple of pieces"
-            return ' '.join(join(pieces, pair))
-
-        def whole_word(pieces, pair):
-            "everything is joined into one piece; only the two pieces of the pair are"
-            return (''.join(pieces),)
+    faults = {
+        'fits': [
+            ('nothing-joined', lambda two, pair: False,
+             "nothing is joined: a slice of `pieces` is a tuple, and a tuple never equals a list"),
+            ('any-order', lambda two, pair: two in (pair, pair[::-1]),
+             "the pair is joined in the other order as well; (h, t) is not (t, h)")],
+        'step': [
+            ('second-kept', 1,
+             "the second piece is still there after the join: two pieces are used up, so go on two places further")],
+        'rest': [('last-lost', 1, "the last piece is lost where it belongs to no pair")],
+        'give': [('as-text', ' '.join, "that is a text; give back a tuple of pieces")],
+        'whole': [
+            ('overlapping', _overlapping, "a piece is used twice: *a a a* becomes *aa a*, and not *aa aa*"),
+            ('only-the-first', _only_the_first, "only the first place is joined; go on to the end of the word"),
+            ('in-the-text',
+             lambda pieces, pair: tuple(' '.join(pieces).replace(' '.join(pair), ''.join(pair)).split(' ')),
+             "replacing in a text also joins pieces that only *end* or *begin* like the pair; compare whole pieces"),
+            ('whole-word', lambda pieces, pair: (''.join(pieces),),
+             "everything is joined into one piece; only the two pieces of the pair are")]}
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #16261a31
+def _spelled(words): return {tuple('▁' + word): n for word, n in words.items()}
+
+def _found(spelled):
+    "The most frequent pair of each round and its count, until every word is one piece."
+    while pairs := _counted(spelled):
+        pair = most_frequent_pair(spelled)
+        yield pair, pairs[pair]
+        spelled = _join_all(spelled, pair)
+
+def _with_a_limit(g):
+    "Words, and how often the third pair occurs; the fourth is rarer."
+    while True:
+        words = {''.join(pieces[1:]): n for pieces, n in _drawn(g, 4).items()}
+        (_, third), (_, fourth) = list(_found(_spelled(words)))[2:4]
+        if third > fourth: return words, third
+
 class MergePairs(Write):
     """When to stop
 
@@ -219,6 +199,7 @@ class MergePairs(Write):
     solution = "`len(merge_pairs(words, 100))` says how many; they are the first ones of `merges`."
     def inputs(g):
         yield {'ab': 3, 'b': 1, 'cab': 1}, 4
+        yield {'a': 1, 'aab': 1, 'ab': 3, 'abc': 2}, 3
         yield {'the': 6, 'he': 4, 'ten': 3, 'hen': 1, 'is': 1, 'his': 1, 'sis': 1, 'this': 1}, 7
         yield _with_a_limit(g)
 
@@ -231,68 +212,31 @@ class MergePairs(Write):
             found.append(pair)
             spelled = {join(pieces, pair): n for pieces, n in spelled.items()}
 
-    class wrong:
-        def strings(words, least):
-            "these are the joined pieces; keep the pairs, which is what `cut` needs"
-            return [''.join(pair) for pair in MergePairs.right(words, least)]
+    def model(words, least, spell=_spelled, enough=lambda n, least: n >= least, more=0, give=list):
+        found = list(_found(spell(words)))
+        n = sum(enough(count, least) for _, count in found)  # no pair is more frequent than the one before
+        return give([pair for pair, _ in found[:n + more]])
 
-        def one_too_many(words, least):
-            "the last pair is too rare already: count it before you keep it"
-            return _rounds(words, len(MergePairs.right(words, least)) + 1)
-
-        def one_too_few(words, least):
-            "the last pair is missing"
-            return MergePairs.right(words, least)[:-1]
-
-        def more_than(words, least):
-            "`at least` is ≥: a pair that occurs exactly `least` times is kept"
-            return MergePairs.right(words, least + 1)
-
-        def all_at_once(words, least):
-            "these are the frequent pairs of the first round; after a join the pairs must be counted again"
-            pairs = _counted(_spelled(words), _neighbours)
-            return [pair for pair, n in pairs.most_common() if n >= least]
-
-        def no_mark(words, least):
-            "the mark ▁ for the start of a word is missing"
-            spelled, found = {tuple(word): n for word, n in words.items()}, []
-            while (pair := most_frequent_pair(spelled)) and _counted(spelled, _neighbours)[pair] >= least:
-                found.append(pair)
-                spelled = _join_all(spelled, pair)
-            return found
-
-        def words_once(words, least):
-            "each word is counted once; it must count as often as it occurs"
-            return MergePairs.right(dict.fromkeys(words, 1), least)
-
-        def as_many(words, least):
-            "so many rounds would `learn` make; here `least` says how often a pair must occur"
-            return _rounds(words, least)
-
-        def number(words, least):
-            "that is how many pairs there are; give back the pairs themselves"
-            return len(MergePairs.right(words, least))
-
-def _spelled(words): return {tuple('▁' + word): n for word, n in words.items()}
-
-def _rounds(words, n):
-    "The first pairs that are found; fewer where everything is joined before."
-    spelled, found = _spelled(words), []
-    while len(found) < n and any(len(pieces) > 1 for pieces in spelled):
-        found.append(most_frequent_pair(spelled))
-        spelled = _join_all(spelled, found[-1])
-    return found
-
-def _with_a_limit(g):
-    "Words, and how often the third pair occurs; the fourth is rarer."
-    while True:
-        words = {''.join(pieces[1:]): n for pieces, n in _drawn(g, 4).items()}
-        spelled, tops = _spelled(words), []
-        for _ in range(4):
-            pair, n = _counted(spelled, _neighbours).most_common(1)[0]
-            tops.append(n)
-            spelled = _join_all(spelled, pair)
-        if tops[2] > tops[3]: return words, tops[2]
+    faults = {
+        'spell': [
+            ('no-mark', lambda words: {tuple(word): n for word, n in words.items()},
+             "the mark ▁ for the start of a word is missing"),
+            ('words-once', lambda words: dict.fromkeys(_spelled(words), 1),
+             "each word is counted once; it must count as often as it occurs")],
+        'enough': [('more-than', lambda n, least: n > least,
+                    "`at least` is ≥: a pair that occurs exactly `least` times is kept")],
+        'more': [('one-too-many', 1, "the last pair is too rare already: count it before you keep it")],
+        'give': [
+            ('strings', lambda pairs: list(map(''.join, pairs)),
+             "these are the joined pieces; keep the pairs, which is what `cut` needs"),
+            ('number', len, "that is how many pairs there are; give back the pairs themselves")],
+        'whole': [
+            ('one-too-few', lambda words, least: MergePairs.right(words, least)[:-1], "the last pair is missing"),
+            ('all-at-once',
+             lambda words, least: [pair for pair, n in _counted(_spelled(words)).most_common() if n >= least],
+             "these are the frequent pairs of the first round; after a join the pairs must be counted again"),
+            ('as-many', lambda words, least: [pair for pair, _ in _found(_spelled(words))][:least],
+             "so many rounds would `learn` make; here `least` says how often a pair must occur")]}
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #217a6c47
 class InOrder(Value):
@@ -343,38 +287,28 @@ class Hardest(Write):
 
     def right(tokenizer, words, n): return sorted(set(words), key=lambda w: -len(tokenizer.encode([w])[0]))[:n]
 
-    class wrong:
-        def one_list(tokenizer, words, n):
-            "`encode` of a list with one word is a list with one list, so its length is always 1: take `[0]`"
-            return sorted(set(words), key=lambda w: -len(tokenizer.encode([w])))[:n]
+    def model(tokenizer, words, n, distinct=set, size=lambda w, tokenizer, words: len(tokenizer.encode([w])[0]),
+              largest_first=True, first=lambda words, n: words[:n], give=lambda words, tokenizer: words):
+        ranked = sorted(distinct(words), key=lambda w: size(w, tokenizer, words), reverse=largest_first)
+        return give(first(ranked, n), tokenizer)
 
-        def one_list_in_order(tokenizer, words, n):
-            "`encode` of a list with one word is a list with one list, so its length is always 1: take `[0]`"
-            return sorted(dict.fromkeys(words), key=lambda w: -len(tokenizer.encode([w])))[:n]
-
-        def letters(tokenizer, words, n):
-            "that is the number of letters; a long word that is frequent is a single piece"
-            return sorted(dict.fromkeys(words), key=lambda w: -len(w))[:n]
-
-        def easiest(tokenizer, words, n):
-            "these are the words with the *fewest* pieces: `sorted` begins with the smallest"
-            return sorted(set(words), key=lambda w: len(tokenizer.encode([w])[0]))[:n]
-
-        def last_n(tokenizer, words, n):
-            "the right words, but the hardest one should come first"
-            return Hardest.right(tokenizer, words, n)[::-1]
-
-        def repeated(tokenizer, words, n):
-            "a word that occurs several times stands several times in the list: take the `set` of the words"
-            return sorted(words, key=lambda w: -len(tokenizer.encode([w])[0]))[:n]
-
-        def all_words(tokenizer, words, n):
-            "these are all words, but the task asks for the first `n` only"
-            return Hardest.right(tokenizer, words, None)
-
-        def numbers(tokenizer, words, n):
-            "these are the numbers of pieces, but the task asks for the words themselves"
-            return [len(tokenizer.encode([w])[0]) for w in Hardest.right(tokenizer, words, n)]
+    faults = {
+        'distinct': [
+            ('repeated', list,
+             "a word that occurs several times stands several times in the list: take the `set` of the words")],
+        'size': [  # the second one of each: equal words stand in the order of the text, as without a `set`
+            ('one-list', lambda w, tokenizer, words: 1, lambda w, tokenizer, words: -words.index(w),
+             "`encode` of a list with one word is a list with one list, so its length is always 1: take `[0]`"),
+            ('letters', lambda w, tokenizer, words: len(w), lambda w, tokenizer, words: (len(w), -words.index(w)),
+             "that is the number of letters; a long word that is frequent is a single piece")],
+        'largest_first': [
+            ('easiest', False, "these are the words with the *fewest* pieces: `sorted` begins with the smallest")],
+        'first': [
+            ('all-words', lambda words, n: words, "these are all words, but the task asks for the first `n` only")],
+        'give': [
+            ('last-n', lambda words, tokenizer: words[::-1], "the hardest word should come first"),
+            ('numbers', lambda words, tokenizer: [len(tokenizer.encode([w])[0]) for w in words],
+             "these are the numbers of pieces, but the task asks for the words themselves")]}
 
 # %% ../../../nbs/course/tasks/09_tokenizer.ipynb #47c6d51b
 class TwoVocabularies(Value):
