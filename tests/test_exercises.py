@@ -202,7 +202,7 @@ def penalty(n, alpha): return ((5 + n)/6)**alpha
 JUDGED = [
     ('01.1', lost_maximum, 'lost-axis-of-maximum'), ('01.1', lost_mean, 'error'), ('01.1', lost_sum, 'lost-axis'),
     ('01.1', divided_by(lambda d_k: d_k**-1/2), 'precedence'), ('01.1', divided_by(lambda d_k: d_k**-.5), None),
-    ('01.1', divided_by(lambda d_k: 1/(d_k**1/2)), 'precedence-in-brackets'),
+    ('01.1', divided_by(lambda d_k: 1/(d_k**1/2)), 'precedence'),
     ('03.1', with_if, 'one-if'), ('03.1', all_below, 'one-if'),
     ('03.1', lambda x, W_1, b_1, W_2, b_2: max(x @ W_1 + b_1, 0) @ W_2 + b_2, 'pythons-max'),
     ('05.1', waves_of_whole_numbers, 'rounded-down'),
@@ -335,12 +335,13 @@ def test_a_language_that_is_not_known_is_said_in_one_line(monkeypatch):
 def test_what_is_not_translated_is_english_throughout(monkeypatch):
     "No Japanese full stop behind an English diagnosis or hint; where the text is translated, all of it is."
     monkeypatch.setenv('TNB_LANG', 'ja')
-    e, table = ex.find('10.7'), ex.translations('ja')
-    for text in (e.wrong.summed.__doc__, e.hints[0]): monkeypatch.delitem(table, text)
-    english = ex.check('10.7', e.wrong.summed).text
+    e, table = ex.find('10.7'), ex.exercise_translations('ja')
+    summed = dict(e.mistakes())['summed']
+    for name in ('fault/summed', 'hint/1'): monkeypatch.delitem(table, f'10.7/{name}')
+    english = ex.check('10.7', summed).text
     assert english.isascii() and english.endswith(". A hint: hint('10.7')")
     assert ex.hint('10.7').isascii() and ex.hint('10.7').endswith("(One more: hint('10.7', 2))")
-    translated = ex.check('01.2', ex.find('01.2').wrong.inverted).text
+    translated = ex.check('01.2', dict(ex.find('01.2').mistakes())['inverted']).text
     assert translated.endswith("。ヒント：hint('01.2')") and '（次のヒント：' in ex.hint('01.2')
     assert ex.check('10.7', 3).text.endswith("渡してください。ヒント：hint('10.7')")
 

@@ -2,9 +2,10 @@
 `python tools/build_languages.py`; with `--check` only say what is not translated, or no longer said in English.
 
 Prose comes from `nbs/languages/LANGUAGE/LESSON.json`; the exercises of all lessons, captions, what the paper says and
-the words of scripts from `transformer_nb/assets/languages/LANGUAGE/LESSON.json`. Both find a translation by its English
-text. A text of a lesson without translation stays in English, with a mark. Code and outputs are those of the English
-notebook, but for the words of widgets. The notebooks are made before they are read (`make lab`, `make docs`), not
+the words of scripts from `transformer_nb/assets/languages/LANGUAGE/LESSON.json`. A translation is found by its English
+text, that of an exercise's text by its id (`01.2/hint/1`), with the English beside it that was translated. What is not
+translated as it stands today is English, with a mark. Code and outputs are those of the English notebook, but for the
+words of widgets. The notebooks are made before they are read (`make lab`, `make docs`), not
 committed."""
 import ast
 import html
@@ -19,7 +20,7 @@ from site_words import SITE_LIBS, said_in
 from smalldocs.markdown import pandoc_id
 
 from transformer_nb.course.exercises import (
-    Value, choices, diagnosis, exercises, find, flowing, fold, is_first, solution_text, translations)
+    choices, exercise_translations, exercises, find, fold, is_first, solution_text, translations)
 from transformer_nb.course.widgets import DIVISORS, WIDGETS, Widget, mask_data
 
 ROOT = Path(__file__).parents[1]
@@ -91,17 +92,6 @@ def captions_of(sources):
     return [caption for _, text in found for caption in listed(text)]
 
 
-def diagnoses(e):
-    if issubclass(e, Value): return [text for _, text in e.wrong.values()]
-    return [diagnosis(wrong) for wrong in e.mistakes().values()]
-
-
-def asked(e):
-    "Title, task, options and hints of an exercise."
-    title, task = e.parts()
-    return [title, flowing(task), *getattr(e, 'options', {}).values(), *e.hints]
-
-
 def spoken():
     "What `check`, `hint`, tasks and widgets say in general words: the texts that are given to `localized`."
     trees = [ast.parse(path.read_text(encoding='utf-8')) for path in sorted(COURSE.rglob('*.py'))]
@@ -117,20 +107,17 @@ def of_widgets():
 
 
 def framed(number):
-    "Titles, what the paper says and captions of a lesson that stands whole in the languages; else nothing."
-    if number not in LESSONS: return []
+    "Titles, what the paper says and captions of a lesson that stands whole in the languages."
     _, sources = lesson(number)
     says = [text for _, text in paper_of(sources) if not AS_IT_IS.fullmatch(text)]
     return [*head_of(sources), *says, *captions_of(sources)]
 
 
 def lists():
-    "The texts that `assets/languages` translates, for each of its files, in order, and each only once."
+    "The words that `assets/languages` translates, for each of its files, in order, and each only once."
     found = {'general': [SUBTITLE, *INTRODUCTION, THE_OTHERS, PAPER_SAYS, EXERCISES, HINT, SOLUTION, FIRST, ABOUT,
                          COMPARE, *KINDS, *spoken(), *of_widgets(), *said_in(SITE_LIBS)]}
-    for number in dict.fromkeys(entry.lesson for entry in exercises()):
-        said = [text for e in tasks(number) for text in asked(e) + diagnoses(e)]
-        found[lesson(number)[0].removesuffix('.ipynb')] = framed(number) + said
+    found |= {lesson(number)[0].removesuffix('.ipynb'): framed(number) for number in LESSONS}
     known = set()
     for file, texts in found.items():
         found[file] = [text for text in dict.fromkeys(texts) if text not in known]
@@ -139,7 +126,7 @@ def lists():
 
 
 def english():
-    "All these texts."
+    "All these words."
     return [text for texts in lists().values() for text in texts]
 
 
@@ -167,8 +154,10 @@ def prose(number):
     known, (_, sources) = set(english()), lesson(number)
     texts = [text for cell in sources['markdown'][1:] for _, text in pieces(own(number, SUMMARY.sub('', cell)))]
     texts += [alt for code in sources['code'] for m in CAPTION.findall(code) for alt in listed(m[1])]
-    texts += [text for e in tasks(number) if not is_first(e) for _, text in pieces(flowing(e.solution or ''))]
-    return [text for text in dict.fromkeys(texts) if re.search('[A-Za-z]{2}', text) and text not in known]
+    return [text for text in dict.fromkeys(texts) if has_words(text) and text not in known]
+
+
+def has_words(text): return re.search('[A-Za-z]{2}', text)  # not only formulas and numbers
 
 
 def tasks(number): return [find(entry.id) for entry in exercises(number)]
@@ -229,10 +218,19 @@ class Speaker:
         self.equations = re.findall(r'\{#(eq-[\w-]+)\}', '\n'.join(lesson(number)[1]['markdown']))
 
     def say(self, text):
-        "A text with its links as they are in the folder of the language; in English with a mark if need be."
-        as_it_is = None if re.search('[A-Za-z]{2}', text) else text  # such as a formula
-        found = LINK.sub(self.link, self.table.get(text) or as_it_is or missing(self.language, text))
-        return re.sub('@(eq-[a-z-]+)', self.equation, found)
+        "A text of the lesson; in English with a mark if need be."
+        return self.linked(self.table.get(text) or self.english(text))
+
+    def say_of(self, e, name):
+        "A text of an exercise, likewise."
+        english, found = e.texts()[name], exercise_translations(self.language).get(f'{e.id}/{name}', {})
+        return self.linked(found[self.language] if found.get('en') == english else self.english(english))
+
+    def english(self, text): return missing(self.language, text) if has_words(text) else text
+
+    def linked(self, text):
+        "A text with its links as they are in the folder of the language."
+        return re.sub('@(eq-[a-z-]+)', self.equation, LINK.sub(self.link, text))
 
     def equation(self, m):
         "A reference to an equation, by its number."
@@ -249,14 +247,16 @@ class Speaker:
 
     def exercise(self, e):
         "One exercise as Markdown: task, hints and, unless the next cells show it, the solution."
-        title, task, *rest = map(self.say, asked(e))
-        options, hints = rest[:len(rest) - len(e.hints)], rest[len(rest) - len(e.hints):]
+        title, task = self.say_of(e, 'title'), self.say_of(e, 'task')
+        options = {letter: self.say_of(e, f'option/{letter}') for letter in getattr(e, 'options', {})}
+        hints = [self.say_of(e, f'hint/{n}') for n in range(1, len(e.hints) + 1)]
         about = self.say(ABOUT).format(kind=self.say(e.kind), level=e.level, minutes=e.minutes)
         first = self.say(FIRST) if is_first(e) else ''
         lines = [f'**{e.id} {first}{title}**{about}', task]
-        if options: lines.append(choices(dict(zip(e.options, options))).strip())
+        if options: lines.append(choices(options).strip())
         lines += [fold(self.say(HINT).format(n=n), hint) for n, hint in enumerate(hints, 1)]
-        if not is_first(e): lines.append(fold(self.say(SOLUTION), solution_text(e, self.text)))
+        words = self.say_of(e, 'solution') if e.solution else ''
+        if not is_first(e): lines.append(fold(self.say(SOLUTION), solution_text(e, words)))
         return '\n\n'.join(lines)
 
     def markdown(self, cell):
@@ -353,10 +353,21 @@ def page(language):
 
 
 def faults(language):
-    "Texts without translation, and translations without text."
+    "General words without translation, and translations of words that are no more."
     wanted, table = english(), translations(language)
     found = [f'{language}: not translated: {text}' for text in wanted if text not in table]
     return found + [f'{language}: its English is gone: {text}' for text in table if text not in wanted]
+
+
+def waiting(language):
+    "Texts of exercises that are not translated as they stand today, and translations of what is no more."
+    texts = {f'{e.id}/{name}': text for entry in exercises() for e in [find(entry.id)] for name, text in e.texts().items()}
+    known = exercise_translations(language)
+    fresh = [id for id, text in texts.items() if id not in known and has_words(text)]
+    changed = [id for id in known if id in texts and known[id]['en'] != texts[id]]
+    return ([f'{language}/{id}: not translated: {texts[id]}' for id in fresh]
+            + [f'{language}/{id}: its English is now: {texts[id]}' for id in changed]
+            + [f'{language}/{id}: is no more' for id in known if id not in texts])
 
 
 def stale(language, number):
@@ -368,8 +379,9 @@ def stale(language, number):
 
 def main():
     if '--check' in sys.argv:
-        waiting = [line for language in NAMES for number in LESSONS for line in stale(language, number)]
-        print(*waiting, sep='\n', end='\n' if waiting else '')
+        lines = [line for language in NAMES for number in LESSONS for line in stale(language, number)]
+        lines += [line for language in NAMES for line in waiting(language)]
+        print(*lines, sep='\n', end='\n' if lines else '')
         sys.exit('\n'.join(fault for language in NAMES for fault in faults(language)) or None)
     for language in NAMES:
         (NBS / 'languages' / language).mkdir(parents=True, exist_ok=True)
