@@ -156,9 +156,8 @@ def save(
             if passed_on: raise
 
     faults = {
-        'begin': [
-            ('removed-first', _remove,
-             "the old file is removed before the new one is whole: if writing fails, both are gone")],
+        'begin': [('removed-first', _remove,
+                   "the old file is removed before the new one is whole: if writing fails, both are gone")],
         'put': [
             ('removed-before-the-rename', _removed_and_renamed, "between removing and renaming there is no file at "
              "all: `os.replace` (or `Path.replace`) puts the new one in the place of the old one, in one step"),
@@ -169,9 +168,8 @@ def save(
             ('never-renamed', lambda new, path: None,
              "the new file keeps its other name: rename it onto `path` at the end")],
         'tidy': [('half-left', lambda new: None, "if writing fails, the half-written file is left beside: remove it")],
-        'passed_on': [
-            ('swallowed', False,
-             "the error is swallowed: the caller believes that its checkpoint is on the disk; raise it again")],
+        'passed_on': [('swallowed', False, "the error is swallowed: the caller believes that its checkpoint is on the "
+                       "disk; raise it again")],
         'whole': [
             ('overwritten', lambda path, text, write: write(path, text), "the old file is overwritten: half of the new "
              "one is all that is left if it fails; write another file first"),
@@ -324,9 +322,8 @@ def average(
              "the newest checkpoint is missing: `states[-n:]` goes to the end, `states[-n:-1]` stops before it"),
             ('one-too-many', lambda states, n: states[-n - 1:], "one checkpoint too many: this takes the last n + 1"),
             ('last-alone', lambda states, n: states[-1:], "that is the last checkpoint alone")],
-        'number': [
-            ('in-16-bits', lambda tensor: tensor,
-             "the sum of weights of 16 bits is too large for 16 bits: add up in `.double()`")],
+        'number': [('in-16-bits', lambda tensor: tensor,
+                    "the sum of weights of 16 bits is too large for 16 bits: add up in `.double()`")],
         'mean': [
             ('not-divided', lambda numbers, states: sum(numbers), "that is the sum: divide by n"),
             ('divided-by-all', lambda numbers, states: sum(numbers)/len(states),
@@ -418,7 +415,8 @@ class Walk(Write):
     def right(a, b, loss_of):
         return [loss_of({k: (1 - t)*a[k] + t*b[k] for k in a}) for t in torch.linspace(0, 1, 11).tolist()]
 
-    def model(a, b, loss_of, times=[i/10 for i in range(11)], mix=_between, ask=lambda loss_of, state: loss_of(state)):
+    def model(a, b, loss_of, times=tuple(i/10 for i in range(11)), mix=_between,
+              ask=lambda loss_of, state: loss_of(state)):
         return [ask(loss_of, mix(a, b, t)) for t in times]
 
     faults = {
@@ -433,13 +431,11 @@ class Walk(Write):
              "this is a + t · b; on the line between both the share of a falls: (1 − t) · a"),
             ('in-place', lambda a, b, t: {k: a[k].lerp_(b[k], t) for k in a},
              "each step starts where the last one ended, since `a` itself is changed: use `lerp`, without `_`")],
-        'ask': [
-            ('states-alone', lambda loss_of, state: state,
-             "these are the weights on the way, but the task asks for the loss of each")],
-        'whole': [
-            ('losses-mixed', lambda a, b, loss_of: [(1 - i/10)*loss_of(a) + i/10*loss_of(b) for i in range(11)],
-             "this mixes the losses of the two ends, which is a straight line; mix the weights, then ask for the "
-             "loss")]}
+        'ask': [('states-alone', lambda loss_of, state: state,
+                 "these are the weights on the way, but the task asks for the loss of each")],
+        'whole': [('losses-mixed', lambda a, b, loss_of: [(1 - i/10)*loss_of(a) + i/10*loss_of(b) for i in range(11)],
+                   "this mixes the losses of the two ends, which is a straight line; mix the weights, then ask for the "
+                   "loss")]}
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #0bb47d40
 def _into_the_path(path, r):
@@ -488,9 +484,8 @@ class MovingAverage(Write):
 
     faults = {
         'points': [('one-short', lambda path: path[:-1], "the last point is missing")],
-        'begin': [
-            ('from-zero', lambda points: (0*points[0], points), lambda points: (0*points[0], points[1:]),
-             "this begins with zero, so the average is too small for a long time: begin with the first point")],
+        'begin': [('from-zero', lambda points: (0*points[0], points), lambda points: (0*points[0], points[1:]),
+                   "this begins with zero, so the average is too small for a long time: begin with the first point")],
         'step': [
             ('shares-exchanged', lambda ema, w, r: r*ema + (1 - r)*w,
              "the shares are exchanged: the average is to remember, so r is the share of the *new* weights"),
