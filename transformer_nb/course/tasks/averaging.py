@@ -210,7 +210,7 @@ def verify(
         yield {'model': data(3)}, {}
         yield {'model': data(5), 'config': data(4)}, {'model': 'one bit'}
         yield {'tokenizer': data(6), 'model': data(3), 'config': data(8)}, {'tokenizer': 'missing'}
-        yield {'d': data(9), 'c': data(2), 'b': data(7), 'a': data(4)}, {'d': 'cut off', 'c': 'one bit', 'a': 'missing'}
+        yield {'d': data(9), 'c': data(2), 'b': data(7), 'a': data(4)}, {'d': 'missing', 'c': 'one bit', 'a': 'cut off'}
 
     def run(answer, files, faults):
         with tempfile.TemporaryDirectory() as folder:

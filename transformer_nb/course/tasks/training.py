@@ -249,9 +249,9 @@ def accumulate(
             ('old-gradients', 'never',
              "the gradients of the step before are still in it: `optimizer.zero_grad()` at the beginning")],
         'step': [
+            ('stepped', 'last', "the weights have moved: before the update others still look at the gradients"),
             ('stepped-each-time', 'each',
-             "the weights move after every micro-batch: that is many small steps, and not one"),
-            ('stepped', 'last', "the weights have moved: before the update others still look at the gradients")],
+             "the weights move after every micro-batch: that is many small steps, and not one")],
         'whole': [
             ('stepped-and-cleared', partial(_added, step='last', end=_Descent.zero_grad),
              "the weights have moved and the gradients are gone: leave both to the caller, who still looks at them"),
