@@ -170,7 +170,7 @@ def operation(
     steps = list(dis.get_instructions(trace.tb_frame.f_code))
     at = next(k for k, step in enumerate(steps) if step.offset == trace.tb_lasti)
     kind = steps[at].opname
-    if kind.startswith('CALL'): return _KINDS.get(_called(steps[:at], steps[at]) or '', 'call')
+    if kind.startswith(('CALL', 'PRECALL')): return _KINDS.get(_called(steps[:at], steps[at]) or '', 'call')
     if 'JUMP' in kind or kind in ('TO_BOOL', 'UNARY_NOT'): return 'branch'
     return _KINDS.get(steps[at].argrepr.rstrip('='), kind)
 

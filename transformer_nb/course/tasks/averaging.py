@@ -15,6 +15,8 @@ import shutil
 import sys
 import tempfile
 from contextlib import contextmanager
+from copy import deepcopy
+from functools import partial, reduce
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -65,6 +67,43 @@ def _saved(answer, path, new, full): # What an answer does to the file at `path`
             localized("at the end there is {seen}", seen=_seen(path)),
             localized("{n} files lie beside it", n=len(others)), _reached(raised))
 
+def _read(path): return path.read_text() if path.exists() else None
+
+def _restored(path, text, write, keep=_read, begin=lambda path: None):
+    old = keep(path)
+    begin(path)
+    try: write(path, text)
+    except OSError:
+        path.unlink()
+        if old is not None: path.write_text(old)
+        raise
+
+def _moved_and_lost(path, text, write):
+    old = path.with_name('old')
+    if path.exists(): os.replace(path, old)
+    write(path, text)
+    old.unlink(missing_ok=True)
+
+def _elsewhere(path, text, write):
+    with tempfile.TemporaryDirectory() as folder:
+        new = Path(folder)/'new'
+        write(new, text)
+        path.write_text(new.read_text())
+
+def _remove(path): path.unlink(missing_ok=True)
+
+def _removed_and_renamed(new, path):
+    _remove(path)
+    new.rename(path)
+
+def _copied(new, path):
+    shutil.copy(new, path)
+    new.unlink()
+
+def _kept_twice(new, path):
+    os.replace(new, path)
+    shutil.copy(path, new)
+
 class Save(Write):
     """Whole or not at all
 
@@ -106,106 +145,49 @@ def save(
             os.replace(new, path)
         finally: new.unlink(missing_ok=True)
 
-    class wrong:
-        def overwritten(path, text, write):
-            "the old file is overwritten: half of the new one is all that is left if it fails; write another file first"
-            write(path, text)
-
-        def overwritten_and_removed(path, text, write):
-            "the old file is overwritten, and if writing fails, nothing is left at all; write another file first"
-            try: write(path, text)
-            except OSError:
-                path.unlink()
-                raise
-
-        def restored(path, text, write):
-            "while you write, a reader finds half a file, and after a power cut nobody restores it; write another first"
-            before = path.read_text() if path.exists() else None
-            try: write(path, text)
-            except OSError:
-                path.unlink()
-                if before is not None: path.write_text(before)
-                raise
-
-        def removed_first(path, text, write):
-            "the old file is removed before the new one is whole: if writing fails, both are gone"
-            path.unlink(missing_ok=True)
-            Save.right(path, text, write)
-
-        def moved_aside(path, text, write):
-            "while you write, nobody finds the old file: it was moved aside first; write first, then rename"
-            old, there = path.with_name('old'), path.exists()
-            if there: os.replace(path, old)
-            try: write(path, text)
-            except OSError:
-                path.unlink(missing_ok=True)
-                if there: os.replace(old, path)
-                raise
-            old.unlink(missing_ok=True)
-
-        def moved_and_lost(path, text, write):
-            "the old file was moved aside and is not moved back if writing fails; write first, then rename"
-            if path.exists(): os.replace(path, path.with_name('old'))
-            write(path, text)
-            path.with_name('old').unlink(missing_ok=True)
-
-        def removed_before_the_rename(path, text, write):
-            """between removing and renaming there is no file at all: `os.replace` (or `Path.replace`) puts the new one
-            in the place of the old one, in one step"""
-            new = path.with_name('new')
-            try:
-                write(new, text)
-                path.unlink(missing_ok=True)
-                new.rename(path)
-            finally: new.unlink(missing_ok=True)
-
-        def copied(path, text, write):
-            """the finished file is copied onto `path`: a copy is written bit by bit, too, and a reader finds a part of
-            it; rename it, with `os.replace`"""
-            new = path.with_name('new')
-            try:
-                write(new, text)
-                shutil.copy(new, path)
-            finally: new.unlink(missing_ok=True)
-
-        def half_left(path, text, write):
-            "right, but if writing fails, the half-written file is left beside: remove it"
-            new = path.with_name('new')
+    def model(path, text, write, begin=lambda path: None, put=os.replace, tidy=Path.unlink, passed_on=True):
+        begin(path)
+        new = path.with_name('new')
+        try:
             write(new, text)
-            os.replace(new, path)
+            put(new, path)
+        except OSError:
+            tidy(new)
+            if passed_on: raise
 
-        def swallowed(path, text, write):
-            "the error is swallowed: the caller believes that its checkpoint is on the disk; raise it again"
-            try: Save.right(path, text, write)
-            except OSError: pass
-
-        def never_renamed(path, text, write):
-            "the new file keeps its other name: rename it onto `path` at the end"
-            new = path.with_name('new')
-            try: write(new, text)
-            except OSError:
-                new.unlink()
-                raise
-
-        def copy_kept(path, text, write):
-            "the new file is there twice, under both names: rename, do not copy"
-            Save.right(path, text, write)
-            path.with_name('new').write_text(text)
-
-        def another_folder(path, text, write):
-            "the new file is written in another folder: a rename is one step on one disk only, so stay beside `path`"
-            with tempfile.TemporaryDirectory() as folder:
-                new = Path(folder)/'new'
-                write(new, text)
-                path.write_text(new.read_text())
+    faults = {
+        'begin': [('removed-first', _remove,
+                   "the old file is removed before the new one is whole: if writing fails, both are gone")],
+        'put': [
+            ('removed-before-the-rename', _removed_and_renamed, "between removing and renaming there is no file at "
+             "all: `os.replace` (or `Path.replace`) puts the new one in the place of the old one, in one step"),
+            ('copied', _copied, "the finished file is copied onto `path`: a copy is written bit by bit, too, and a "
+             "reader finds a part of it; rename it, with `os.replace`"),
+            ('copy-kept', _kept_twice, shutil.copy,
+             "the new file is there twice, under both names: rename, do not copy"),
+            ('never-renamed', lambda new, path: None,
+             "the new file keeps its other name: rename it onto `path` at the end")],
+        'tidy': [('half-left', lambda new: None, "if writing fails, the half-written file is left beside: remove it")],
+        'passed_on': [('swallowed', False, "the error is swallowed: the caller believes that its checkpoint is on the "
+                       "disk; raise it again")],
+        'whole': [
+            ('overwritten', lambda path, text, write: write(path, text), "the old file is overwritten: half of the new "
+             "one is all that is left if it fails; write another file first"),
+            ('overwritten-and-removed', partial(_restored, keep=lambda path: None),
+             "the old file is overwritten, and if writing fails, nothing is left at all; write another file first"),
+            ('restored', _restored, "while you write, a reader finds half a file, and after a power cut nobody "
+             "restores it; write another first"),
+            ('moved-aside', partial(_restored, begin=_remove),
+             "while you write, nobody finds the old file: it was moved aside first; write first, then rename"),
+            ('moved-and-lost', _moved_and_lost,
+             "the old file was moved aside and is not moved back if writing fails; write first, then rename"),
+            ('another-folder', _elsewhere, "the new file is written in another folder: a rename is one step on one "
+             "disk only, so stay beside `path`")]}
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #19ac70e8
 def _manifest(folder): return json.loads((folder/'manifest.json').read_text())['files']
 
-def _broken(folder, bad): # Names of the files for which `bad` is true, given the path and the manifest's entry
-    return sorted(name for name, entry in _manifest(folder).items() if bad(folder/name, entry))
-
-def _differs(file, entry): return not file.exists() or sha256(file.read_bytes()).hexdigest() != entry['sha256']
+def _altered(file, entry): return sha256(file.read_bytes()).hexdigest() != entry['sha256']
 
 class Verify(Write):
     """Trust, but verify
@@ -228,7 +210,7 @@ def verify(
         yield {'model': data(3)}, {}
         yield {'model': data(5), 'config': data(4)}, {'model': 'one bit'}
         yield {'tokenizer': data(6), 'model': data(3), 'config': data(8)}, {'tokenizer': 'missing'}
-        yield {'d': data(9), 'c': data(2), 'b': data(7), 'a': data(4)}, {'d': 'cut off', 'c': 'one bit', 'a': 'missing'}
+        yield {'d': data(9), 'c': data(2), 'b': data(7), 'a': data(4)}, {'d': 'missing', 'c': 'one bit', 'a': 'cut off'}
 
     def run(answer, files, faults):
         with tempfile.TemporaryDirectory() as folder:
@@ -250,46 +232,32 @@ def verify(
             return file.exists() and sha256(file.read_bytes()).hexdigest() == entry['sha256']
         return sorted(name for name, entry in files.items() if not whole(name, entry))
 
-    class wrong:
-        def length_alone(folder):
-            "the lengths are compared alone: a flipped bit does not change them; compare the digests"
-            return _broken(folder, lambda file, entry: not file.exists() or file.stat().st_size != entry['bytes'])
+    def model(folder, broken=lambda file, entry: not file.exists() or _altered(file, entry), arrange=sorted,
+              give=lambda names, folder: names):
+        return give(arrange(name for name, entry in _manifest(folder).items() if broken(folder/name, entry)), folder)
 
-        def listing(folder):
-            "this looks at the files that are there, so a missing one goes unnoticed: go through the manifest"
-            return _broken(folder, lambda file, entry: file.exists() and _differs(file, entry))
-
-        def missing_alone(folder):
-            "only missing files are found; compare the digests of the others with the manifest"
-            return _broken(folder, lambda file, entry: not file.exists())
-
-        def missing_raises(folder):
-            "a missing file stops the check with a `FileNotFoundError`; it belongs on the list, as the altered ones do"
-            return _broken(folder, lambda file, entry: sha256(file.read_bytes()).hexdigest() != entry['sha256'])
-
-        def as_text(folder):
-            "the files are read as text, and they are none: use `read_bytes`"
-            return _broken(folder, lambda file, entry: not file.exists() or file.read_text('utf-8') == '')
-
-        def everything(folder):
-            "all files are called broken: compare the sha256 of the *bytes*, as `hexdigest()`"
-            return _broken(folder, lambda file, entry: True)
-
-        def inverted(folder):
-            "these are the files that are whole"
-            return _broken(folder, lambda file, entry: not _differs(file, entry))
-
-        def paths(folder):
-            "these are paths, but the task asks for the names alone, as in the manifest"
-            return [folder/name for name in Verify.right(folder)]
-
-        def first_alone(folder):
-            "only the first broken file is on the list; give back all of them"
-            return Verify.right(folder)[:1]
-
-        def not_sorted(folder):
-            "right, but in the manifest's order: sort the names"
-            return [name for name, entry in _manifest(folder).items() if _differs(folder/name, entry)]
+    faults = {
+        'broken': [
+            ('length-alone', lambda file, entry: not file.exists() or file.stat().st_size != entry['bytes'],
+             "the lengths are compared alone: a flipped bit does not change them; compare the digests"),
+            ('listing', lambda file, entry: file.exists() and _altered(file, entry),
+             "this looks at the files that are there, so a missing one goes unnoticed: go through the manifest"),
+            ('missing-alone', lambda file, entry: not file.exists(),
+             "only missing files are found; compare the digests of the others with the manifest"),
+            ('missing-raises', _altered, "a missing file stops the check with a `FileNotFoundError`; it belongs on the "
+             "list, as the altered ones do"),
+            ('as-text', lambda file, entry: not file.exists() or file.read_text('utf-8') == '',
+             "the files are read as text, and they are none: use `read_bytes`"),
+            ('everything', lambda file, entry: True,
+             "all files are called broken: compare the sha256 of the *bytes*, as `hexdigest()`"),
+            ('inverted', lambda file, entry: file.exists() and not _altered(file, entry),
+             "these are the files that are whole")],
+        'arrange': [('not-sorted', list, "the names are in the manifest's order: sort them")],
+        'give': [
+            ('paths', lambda names, folder: [folder/name for name in names],
+             "these are paths, but the task asks for the names alone, as in the manifest"),
+            ('first-alone', lambda names, folder: names[:1],
+             "only the first broken file is on the list; give back all of them")]}
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #61ed972a
 def _seed(g): return int(torch.randint(1, 10**6, (), generator=g))
@@ -298,11 +266,12 @@ def _states(seed, n):
     g = torch.Generator().manual_seed(seed)
     return [{'W': torch.randn(2, 3, generator=g), 'b': torch.randn(4, generator=g)} for _ in range(n)]
 
-def _mean(states, weight=lambda i, n: 1/n): # Sum of the states, each times its weight
-    n = len(states)
-    return {k: sum(weight(i, n)*state[k].double() for i, state in enumerate(states)) for k in states[0]}
-
-def _copies(states): return [{k: v.clone() for k, v in state.items()} for state in states]
+def _into_the_first(states, n, number=torch.Tensor.double): # The sum, put into a checkpoint
+    total = states[-n]
+    total.update({k: number(v) for k, v in total.items()})
+    for state in states[1 - n:]:
+        for k, v in state.items(): total[k] += v
+    return {k: v/n for k, v in total.items()}
 
 class Average(Write):
     """The mean of the last checkpoints
@@ -329,7 +298,7 @@ def average(
     def run(answer, which, seed, n):
         high = [{'W': 1024*torch.tensor([x, x + .25]).half()} for x in (5, 20, 24, 28, 32)]
         states = high if seed == 0 else _states(seed, int(re.search(r'\d+', which)[0]))
-        given = _copies(states)
+        given = deepcopy(states)
         found = answer(given, n)
         if found is None: return None
         if not isinstance(found, dict): raise TypeError(localized("give back a dict: name -> tensor"))
@@ -337,60 +306,39 @@ def average(
         return (', '.join(sorted(found)), *(found[k] for k in sorted(found)),
                 localized('the checkpoints are as they were') if kept else localized('the checkpoints have changed'))
 
-    def right(states, n): return _mean(states[-n:])
+    def right(states, n): return {k: sum(state[k].double() for state in states[-n:])/n for k in states[0]}
 
-    class wrong:
-        def first_ones(states, n):
-            "these are the first checkpoints; the last ones are `states[-n:]`"
-            return _mean(states[:n])
+    def model(states, n, last=lambda states, n: states[-n:], number=torch.Tensor.double,
+              mean=lambda numbers, states: sum(numbers)/len(numbers)):
+        return {k: mean([number(state[k]) for state in last(states, n)], states) for k in states[0]}
 
-        def all_of_them(states, n):
-            "this is the mean of all checkpoints, also of those on the way down, but the task asks for the last n"
-            return _mean(states)
-
-        def one_short(states, n):
-            "the newest checkpoint is missing: `states[-n:]` goes to the end, `states[-n:-1]` stops before it"
-            return _mean(states[-n:-1])
-
-        def one_too_many(states, n):
-            "one checkpoint too many: this takes the last n + 1"
-            return _mean(states[-n - 1:])
-
-        def last_alone(states, n):
-            "that is the last checkpoint alone"
-            return {k: v.double() for k, v in states[-1].items()}
-
-        def not_divided(states, n):
-            "that is the sum: divide by n"
-            return _mean(states[-n:], lambda i, n: 1)
-
-        def divided_by_all(states, n):
-            "the sum of the last n is divided by the number of all checkpoints"
-            return _mean(states[-n:], lambda i, n: 1/len(states))
-
-        def pairs(states, n):
-            "each checkpoint is averaged with the mean so far, so the last one weighs one half; add up, divide once"
-            return _mean(states[-n:], lambda i, n: .5**(n - max(i, 1)))
-
-        def in_16_bits(states, n):
-            "right but for the weights of 16 bits: their sum is too large there; add up in `.double()`"
-            return {k: sum(s[k] for s in states[-n:])/n for k in states[0]}
-
-        def changed(states, n):
-            "right numbers, but they are added up in one of the checkpoints, which is changed by it: begin with a copy"
-            return _in_place({k: v.double() for k, v in states[-n].items()}, states, n)
-
-        def changed_in_16_bits(states, n):
-            "this adds up in one of the checkpoints, in its own precision: begin with a copy, in `.double()`"
-            return _in_place(states[-n], states, n)
-
-def _in_place(total, states, n): # The sum, put into a checkpoint
-    states[-n].update(total)
-    for state in states[1 - n:]:
-        for k, v in state.items(): states[-n][k] += v
-    return {k: v/n for k, v in states[-n].items()}
+    faults = {
+        'last': [
+            ('first-ones', lambda states, n: states[:n],
+             "these are the first checkpoints; the last ones are `states[-n:]`"),
+            ('all-of-them', lambda states, n: states,
+             "this is the mean of all checkpoints, also of those on the way down, but the task asks for the last n"),
+            ('one-short', lambda states, n: states[-n:-1],
+             "the newest checkpoint is missing: `states[-n:]` goes to the end, `states[-n:-1]` stops before it"),
+            ('one-too-many', lambda states, n: states[-n - 1:], "one checkpoint too many: this takes the last n + 1"),
+            ('last-alone', lambda states, n: states[-1:], "that is the last checkpoint alone")],
+        'number': [('in-16-bits', lambda tensor: tensor,
+                    "the sum of weights of 16 bits is too large for 16 bits: add up in `.double()`")],
+        'mean': [
+            ('not-divided', lambda numbers, states: sum(numbers), "that is the sum: divide by n"),
+            ('divided-by-all', lambda numbers, states: sum(numbers)/len(states),
+             "the sum of the last n is divided by the number of all checkpoints"),
+            ('pairs', lambda numbers, states: reduce(lambda mean, x: (mean + x)/2, numbers),
+             "each checkpoint is averaged with the mean so far, so the last one weighs one half; add up, divide once")],
+        'whole': [
+            ('changed', _into_the_first, "right numbers, but they are added up in one of the checkpoints, which is "
+             "changed by it: begin with a copy"),
+            ('changed-in-16-bits', partial(_into_the_first, number=lambda tensor: tensor),
+             "this adds up in one of the checkpoints, in its own precision: begin with a copy, in `.double()`")]}
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #acab7c5e
+def _bytes(table): return max(entry.get('data_offsets', [0])[-1] for entry in table.values())
+
 class Count(Write):
     """Count without the library
 
@@ -417,38 +365,23 @@ class Count(Write):
 
     def right(table): return sum(prod(entry['shape']) for name, entry in table.items() if name != '__metadata__')
 
-    class wrong:
-        def tensors(table):
-            "that is the number of tensors; count the numbers in them"
-            return len(table)
+    def model(table, tensors=lambda table: [entry for entry in table.values() if 'shape' in entry], size=prod):
+        return sum(size(entry['shape']) for entry in tensors(table))
 
-        def tensors_alone(table):
-            "that is the number of tensors; count the numbers in them"
-            return len(table.keys() - {'__metadata__'})
-
-        def metadata(table):
-            "the entry `__metadata__` has no shape: skip it"
-            return sum(prod(entry['shape']) for entry in table.values())
-
-        def sum_of_shape(table):
-            "the entries of a shape are added; a tensor of the shape [2, 3] has 2 · 3 numbers"
-            return sum(sum(entry.get('shape', [])) for entry in table.values())
-
-        def four_bytes(table):
-            "this takes four bytes for every number; a table may have other types, as F16 with two"
-            return max(entry.get('data_offsets', [0])[-1] for entry in table.values())/4
-
-        def bytes_counted(table):
-            "these are the bytes; a number has four of them, or two"
-            return max(entry.get('data_offsets', [0])[-1] for entry in table.values())
-
-        def first_axis(table):
-            "only the first entry of each shape is counted"
-            return sum((entry.get('shape') or [1])[0] for entry in table.values() if 'shape' in entry)
-
-        def single_number(table):
-            "a single number has an empty shape and counts as 1, not as 0"
-            return sum(prod(entry['shape']) if entry['shape'] else 0 for entry in table.values() if 'shape' in entry)
+    faults = {
+        'tensors': [('metadata', dict.values, "the entry `__metadata__` has no shape: skip it")],
+        'size': [
+            ('sum-of-shape', sum, "the entries of a shape are added; a tensor of the shape [2, 3] has 2 · 3 numbers"),
+            ('first-axis', lambda shape: shape[0] if shape else 1, lambda shape: shape[0],
+             "only the first entry of each shape is counted"),
+            ('single-number', lambda shape: prod(shape) if shape else 0,
+             "a single number has an empty shape and counts as 1, not as 0")],
+        'whole': [
+            ('tensors', len, lambda table: len(table.keys() - {'__metadata__'}),
+             "that is the number of tensors; count the numbers in them"),
+            ('four-bytes', lambda table: _bytes(table)/4,
+             "this takes four bytes for every number; a table may have other types, as F16 with two"),
+            ('bytes-counted', _bytes, "these are the bytes; a number has four of them, or two")]}
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #4ecbff1d
 def _curved(state): return float(sum(((v.double() - .5)**2).sum() + v.double().cos().sum() for v in state.values()))
@@ -482,40 +415,33 @@ class Walk(Write):
     def right(a, b, loss_of):
         return [loss_of({k: (1 - t)*a[k] + t*b[k] for k in a}) for t in torch.linspace(0, 1, 11).tolist()]
 
-    class wrong:
-        def losses_mixed(a, b, loss_of):
-            "this mixes the losses of the two ends, which is a straight line; mix the weights, then ask for the loss"
-            return [(1 - i/10)*loss_of(a) + i/10*loss_of(b) for i in range(11)]
+    def model(a, b, loss_of, times=tuple(i/10 for i in range(11)), mix=_between,
+              ask=lambda loss_of, state: loss_of(state)):
+        return [ask(loss_of, mix(a, b, t)) for t in times]
 
-        def backwards(a, b, loss_of):
-            "this walks from b to a: at t = 0 it must be at a"
-            return [loss_of(_between(b, a, i/10)) for i in range(11)]
-
-        def end_missing(a, b, loss_of):
-            "the walk stops before b: `range(10)` has no 10, and `arange(0, 1, .1)` has no 1"
-            return [loss_of(_between(a, b, i/10)) for i in range(10)]
-
-        def too_many_parts(a, b, loss_of):
-            "eleven points have ten steps between them: the step is 1/10, not 1/11"
-            return [loss_of(_between(a, b, i/11)) for i in range(11)]
-
-        def beyond(a, b, loss_of):
-            "this is a + t · b; on the line between both the share of a falls: (1 − t) · a"
-            return [loss_of({k: a[k] + i/10*b[k] for k in a}) for i in range(11)]
-
-        def in_place(a, b, loss_of):
-            "each step starts where the last one ended, since `a` itself is changed: use `lerp`, without `_`"
-            found = []
-            for i in range(11):
-                for k in a: a[k].lerp_(b[k], i/10)
-                found.append(loss_of(a))
-            return found
-
-        def states_alone(a, b, loss_of):
-            "these are the weights on the way, but the task asks for the loss of each"
-            return [_between(a, b, i/10) for i in range(11)]
+    faults = {
+        'times': [
+            ('end-missing', [i/10 for i in range(10)],
+             "the walk stops before b: `range(10)` has no 10, and `arange(0, 1, .1)` has no 1"),
+            ('too-many-parts', [i/11 for i in range(11)],
+             "eleven points have ten steps between them: the step is 1/10, not 1/11")],
+        'mix': [
+            ('backwards', lambda a, b, t: _between(b, a, t), "this walks from b to a: at t = 0 it must be at a"),
+            ('beyond', lambda a, b, t: {k: a[k] + t*b[k] for k in a},
+             "this is a + t · b; on the line between both the share of a falls: (1 − t) · a"),
+            ('in-place', lambda a, b, t: {k: a[k].lerp_(b[k], t) for k in a},
+             "each step starts where the last one ended, since `a` itself is changed: use `lerp`, without `_`")],
+        'ask': [('states-alone', lambda loss_of, state: state,
+                 "these are the weights on the way, but the task asks for the loss of each")],
+        'whole': [('losses-mixed', lambda a, b, loss_of: [(1 - i/10)*loss_of(a) + i/10*loss_of(b) for i in range(11)],
+                   "this mixes the losses of the two ends, which is a straight line; mix the weights, then ask for the "
+                   "loss")]}
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #0bb47d40
+def _into_the_path(path, r):
+    path[0] = MovingAverage.right(path, r)
+    return path[0].clone()
+
 class MovingAverage(Write):
     r"""A moving average
 
@@ -549,40 +475,30 @@ class MovingAverage(Write):
         for w in path[1:]: ema = (1 - r)*ema + r*w
         return ema
 
-    class wrong:
-        def shares_exchanged(path, r):
-            "the shares are exchanged: the average is to remember, so r is the share of the *new* weights"
-            return MovingAverage.right(path, 1 - r)
+    def model(path, r, points=lambda path: path, begin=lambda points: (points[0], points[1:]),
+              step=lambda ema, w, r: (1 - r)*ema + r*w, give=lambda averages: averages[-1]):
+        ema, rest = begin(points(path))
+        averages = [ema]
+        for w in rest: averages.append(step(averages[-1], w, r))
+        return give(averages)
 
-        def from_zero(path, r):
-            "this begins with zero, so the average is too small for a long time: begin with the first point"
-            return MovingAverage.right(torch.cat([torch.zeros_like(path[:1]), path]), r)
-
-        def plain_mean(path, r):
-            "that is the plain mean of all points; here older points count less and less"
-            return path.mean(0)
-
-        def nothing_forgotten(path, r):
-            "nothing is forgotten, so the average grows without end: the old one is multiplied by 1 − r"
-            return path[0] + r*path[1:].sum(0)
-
-        def last_point(path, r):
-            "that is the last point itself"
-            return path[-1].clone()
-
-        def all_of_them(path, r):
-            "these are the averages after each step, but the task asks for the last one"
-            return torch.stack([MovingAverage.right(path[:i], r) for i in range(1, len(path) + 1)])
-
-        def one_short(path, r):
-            "the last point is missing"
-            return MovingAverage.right(path[:-1], r)
-
-        def changed(path, r):
-            "right numbers, but they were written into the first point of the path: begin with a clone of it"
-            found = MovingAverage.right(path, r).clone()
-            path[0] = found
-            return found
+    faults = {
+        'points': [('one-short', lambda path: path[:-1], "the last point is missing")],
+        'begin': [('from-zero', lambda points: (0*points[0], points), lambda points: (0*points[0], points[1:]),
+                   "this begins with zero, so the average is too small for a long time: begin with the first point")],
+        'step': [
+            ('shares-exchanged', lambda ema, w, r: r*ema + (1 - r)*w,
+             "the shares are exchanged: the average is to remember, so r is the share of the *new* weights"),
+            ('nothing-forgotten', lambda ema, w, r: ema + r*w,
+             "nothing is forgotten, so the average grows without end: the old one is multiplied by 1 − r")],
+        'give': [
+            ('all-of-them', torch.stack, "these are the averages after each step, but the task asks for the last one")],
+        'whole': [
+            ('plain-mean', lambda path, r: path.mean(0),
+             "that is the plain mean of all points; here older points count less and less"),
+            ('last-point', lambda path, r: path[-1], "that is the last point itself"),
+            ('changed', _into_the_path,
+             "right numbers, but they were written into the first point of the path: begin with a clone of it")]}
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #e5f19dfb
 class MeanOfAnswers(Value):

@@ -13,6 +13,7 @@ from functools import cache
 from math import inf
 
 import torch
+import torch.nn.functional as F
 
 from ..exercises import Value, Write
 from ...data.tokenizer import BOS, EOS, PAD
@@ -36,13 +37,15 @@ def _next(limit, source, ids):
     "The most probable next token at every place; remembered, since the questions come again and again."
     return _model(limit)(torch.tensor([source]), torch.tensor([ids]))[0].argmax(-1).tolist()
 
-def _write(model, src, after=lambda ids: [BOS, *ids], place=-1, most=None, end=True, keep=False):
-    "Greedy search for one sentence: `after` makes the model's input from what is written, `place` is the row to read."
+def _write(model, src, after=lambda ids: [BOS, *ids], place=-1, most=lambda limit: limit, end=lambda ids: ids[:-1],
+           begin=()):
+    """Greedy search for one sentence: `after` makes the model's input from what is written, `place` is the row to read,
+    and `end` makes the output of what ends in EOS."""
     ids, limit = [], model.cfg.max_len
-    while len(ids) < (most or limit):
+    while len(ids) < most(limit):
         ids.append(_next(limit, tuple(src[0].tolist()), tuple(after(ids)))[place])
-        if end and ids[-1] == EOS: return ids if keep else ids[:-1]
-    return ids
+        if end and ids[-1] == EOS: return [*begin, *end(ids)]
+    return [*begin, *ids]
 
 # %% ../../../nbs/course/tasks/15_decoding.ipynb #e60ac055
 class Greedy(Write):
@@ -76,50 +79,30 @@ def greedy(
 
     def right(model, src): return _write(model, src)
 
-    class wrong:
-        def end_kept(model, src):
-            "EOS stands at the end of the output; leave it out"
-            return _write(model, src, keep=True)
-
-        def beginning_kept(model, src):
-            "BOS stands at the beginning of the output; leave it out"
-            return [BOS, *_write(model, src)]
-
-        def begins_twice(model, src):
-            "the decoder gets BOS twice: `by_whole_model` puts it before the ids that it is given"
-            return _write(model, src, lambda ids: [BOS, BOS, *ids])
-
-        def no_end(model, src):
-            "the search does not stop at EOS: what comes after it is no part of the output"
-            return _write(model, src, end=False)
-
-        def no_limit(model, src):
-            "there is no limit: an output that never ends grows longer than the model; stop after `model.cfg.max_len`"
-            return _write(model, src, most=50)
-
-        def a_fixed_limit(model, src):
-            "right for this model only: a model of another length has another limit, `model.cfg.max_len`"
-            return _write(model, src, most=6)
-
-        def one_too_few(model, src):
-            "right, but cut off one token too early: `max_len` tokens are allowed, and BOS is none of them"
-            return _write(model, src, most=model.cfg.max_len - 1)
-
-        def always_the_first(model, src):
-            "the same token at every step: ask for the *whole* prefix, and take the scores of its last position"
-            return _write(model, src, place=0)
-
-        def only_the_newest(model, src):
-            "the model sees only the newest token; it has no memory of the earlier ones, so give it BOS and all of them"
-            return _write(model, src, after=lambda ids: ids[-1:] or [BOS])
-
-        def beginning_forgotten(model, src):
-            "BOS is asked for only in the first step; it stays in front of every prefix"
-            return _write(model, src, after=lambda ids: ids or [BOS])
-
-        def newest_in_front(model, src):
-            "the prefix is turned round: a new token belongs at its end"
-            return _write(model, src, after=lambda ids: [BOS, *ids[::-1]])
+    model = _write
+    faults = {
+        'begin': [('beginning-kept', [BOS], "BOS stands at the beginning of the output; leave it out")],
+        'end': [
+            ('end-kept', lambda ids: ids, "EOS stands at the end of the output; leave it out"),
+            ('no-end', None, "the search does not stop at EOS: what comes after it is no part of the output")],
+        'most': [
+            ('no-limit', lambda limit: 50, "there is no limit: an output that never ends grows longer than the model; "
+             "stop after `model.cfg.max_len`"),
+            ('a-fixed-limit', lambda limit: 6,
+             "this limit is that of one model: a model of another length has another limit, `model.cfg.max_len`"),
+            ('one-too-few', lambda limit: limit - 1,
+             "cut off one token too early: `max_len` tokens are allowed, and BOS is none of them")],
+        'after': [
+            ('begins-twice', lambda ids: [BOS, BOS, *ids],
+             "the decoder gets BOS twice: `by_whole_model` puts it before the ids that it is given"),
+            ('only-the-newest', lambda ids: ids[-1:] or [BOS], "the model sees only the newest token; it has no memory "
+             "of the earlier ones, so give it BOS and all of them"),
+            ('beginning-forgotten', lambda ids: ids or [BOS],
+             "BOS is asked for only in the first step; it stays in front of every prefix"),
+            ('newest-in-front', lambda ids: [BOS, *ids[::-1]],
+             "the prefix is turned round: a new token belongs at its end")],
+        'place': [('always-the-first', 0, "the same token at every step: ask for the *whole* prefix, and take the "
+                   "scores of its last position")]}
 
 # %% ../../../nbs/course/tasks/15_decoding.ipynb #2ca4b261
 class LengthPenalty(Write):
@@ -136,56 +119,35 @@ class LengthPenalty(Write):
         yield 5*torch.rand(3, generator=g) + 7, 1.
         yield 7, .3
 
-    class wrong:
-        def of_another_toolkit(length, alpha):
-            "this is |Y|^α, as fairseq and Hugging Face have it; the paper's has the 5 and the 6 of GNMT"
-            return length**alpha
+    def model(length, alpha, more=5, by=6, exponent=lambda alpha: alpha, power=lambda base, alpha: base**alpha):
+        return power((more + length)/by, exponent(alpha))
 
-        def without_5(length, alpha):
-            "the 5 is missing: it makes the penalty milder for short outputs"
-            return (length/6)**alpha
-
-        def without_6(length, alpha):
-            "the 6 is missing; with it an output of a single token has the divisor 1"
-            return (5 + length)**alpha
-
-        def only_length_over_6(length, alpha):
-            "only the length is divided by 6: put brackets around 5 + length"
-            return (5 + length/6)**alpha
-
-        def power_too_early(length, alpha):
-            "the power is taken before the division: α belongs to the whole fraction, so put brackets around that"
-            return (5 + length)**alpha/6
-
-        def without_brackets(length, alpha):
-            "`**` comes before `/` and `+`: put brackets around the sum, and around the fraction"
-            return 5 + length/6**alpha
-
-        def factor(length, alpha):
-            "α is an exponent here, not a factor"
-            return (5 + length)/6*alpha
-
-        def turned_over(length, alpha):
-            "this is 1/lp: the log-probability is to be *divided* by what you give back"
-            return ((5 + length)/6)**-alpha
-
-        def end_counted_twice(length, alpha):
-            "one too long: EOS is counted in the length already"
-            return ((6 + length)/6)**alpha
-
-        def always_of_the_paper(length, alpha):
-            "α is always 0.6 here, whatever the argument says"
-            return ((5 + length)/6)**.6
+    faults = {
+        'more': [
+            ('without-5', 0, "the 5 is missing: it makes the penalty milder for short outputs"),
+            ('end-counted-twice', 6, "one too long: EOS is counted in the length already")],
+        'by': [('without-6', 1, "the 6 is missing; with it an output of a single token has the divisor 1")],
+        'power': [('factor', lambda base, alpha: base*alpha, "α is an exponent here, not a factor")],
+        'exponent': [
+            ('turned-over', lambda alpha: -alpha,
+             "this is 1/lp: the log-probability is to be *divided* by what you give back"),
+            ('always-of-the-paper', lambda alpha: .6, "α is always 0.6 here, whatever the argument says")],
+        'whole': [
+            ('of-another-toolkit', lambda length, alpha: length**alpha,
+             "this is |Y|^α, as fairseq and Hugging Face have it; the paper's has the 5 and the 6 of GNMT"),
+            ('only-length-over-6', lambda length, alpha: (5 + length/6)**alpha,
+             "only the length is divided by 6: put brackets around 5 + length"),
+            ('power-too-early', lambda length, alpha: (5 + length)**alpha/6,
+             "the power is taken before the division: α belongs to the whole fraction, so put brackets around that"),
+            ('without-brackets', lambda length, alpha: 5 + length/6**alpha,
+             "`**` comes before `/` and `+`: put brackets around the sum, and around the fraction")]}
 
 # %% ../../../nbs/course/tasks/15_decoding.ipynb #586e67a6
 def _top_k(p, top_k): return p*(p >= p.topk(top_k)[0][:, -1:]) if top_k else p
 
-def _with_zeros(p, top_k, top_p, drop):
-    "Zeros where `drop` says so: a function of sorted shares and of their sums, each row the most probable first."
-    p = _top_k(p, top_k)
-    ranked, order = p.sort(descending=True)
-    out = torch.zeros_like(p).scatter(1, order, drop(ranked, ranked.cumsum(-1)).to(p.dtype))
-    return p if top_p == 1 else p.masked_fill(out > 0, 0.)
+def _first_row_for_all(p, top_k, top_p):
+    least = Restrict.answer()(p[:1], top_k, top_p)
+    return p.masked_fill(p < least[least > 0].min(), 0.)
 
 class Restrict(Write):
     """Top-k and top-p
@@ -208,63 +170,59 @@ class Restrict(Write):
         yield p, 0, .3
         yield p, 4, .9
 
-    class wrong:
-        def one_too_few(p, top_k, top_p):
-            "the token that completes the share is missing: those that are kept must *reach* it together"
-            return _with_zeros(p, top_k, top_p, lambda r, share: share > top_p*share[:, -1:])
+    def model(p, top_k, top_p, best=_top_k, descending=True, drop=lambda p, sums, top_p: sums - p >= top_p*sums[:, -1:],
+              back=lambda out, order: torch.zeros_like(out).scatter(1, order, out), give=lambda kept: kept):
+        p = best(p, top_k)
+        ranked, order = p.sort(descending=descending)
+        out = back(drop(ranked, ranked.cumsum(-1), top_p), order)
+        return give(p if top_p == 1 else p.masked_fill(out, 0.))
 
-        def one_too_many(p, top_k, top_p):
-            "one token too many: the one that completes the share is the last that is kept"
-            before = lambda r, share: (share - r).roll(1, -1).index_fill(1, torch.tensor([0]), 0.)
-            return _with_zeros(p, top_k, top_p, lambda r, share: before(r, share) >= top_p*share[:, -1:])
-
-        def share_of_all(p, top_k, top_p):
-            "the share is measured against *all* tokens; take the k best first, and measure it against what is left"
-            return _with_zeros(p, top_k, top_p, lambda r, share: share - r >= top_p)
-
-        def each_by_itself(p, top_k, top_p):
-            "each probability is compared with `top_p`; it is the best ones *together* that have to reach it"
-            return _with_zeros(p, top_k, top_p, lambda r, share: r < top_p)
-
-        def the_improbable_ones(p, top_k, top_p):
-            "sorted the wrong way: this keeps the improbable tokens; `sort(descending=True)`"
-            p = _top_k(p, top_k)
-            ranked, order = p.sort()
-            share = ranked.cumsum(-1)
-            out = torch.zeros_like(p).scatter(1, order, (share - ranked >= top_p*share[:, -1:]).to(p.dtype))
-            return p if top_p == 1 else p.masked_fill(out > 0, 0.)
-
-        def sorted_order(p, top_k, top_p):
-            "the numbers are right, but still in sorted order: send each one back to the place of its token"
-            return Restrict.answer()(p, top_k, top_p).sort(descending=True)[0]
-
-        def mask_in_sorted_order(p, top_k, top_p):
-            "the places to drop were found in sorted order, but used in the order of the tokens: send them back first"
-            p = _top_k(p, top_k)
-            ranked = p.sort(descending=True)[0]
-            share = ranked.cumsum(-1)
-            return p if top_p == 1 else p.masked_fill(share - ranked >= top_p*share[:, -1:], 0.)
-
-        def normalised(p, top_k, top_p):
-            "what is kept was divided by its sum; leave it as it is (`pick` takes care of that)"
-            kept = Restrict.answer()(p, top_k, top_p)
-            return kept/kept.sum(-1, keepdim=True)
-
-        def without_top_k(p, top_k, top_p):
-            "`top_k` is not used"
-            return Restrict.answer()(p, 0, top_p)
-
-        def without_top_p(p, top_k, top_p):
-            "`top_p` is not used"
-            return Restrict.answer()(p, top_k, 1.)
-
-        def first_row_for_all(p, top_k, top_p):
-            "all rows get the limit of the first one; each row has its own"
-            least = Restrict.answer()(p[:1], top_k, top_p)
-            return p.masked_fill(p < least[least > 0].min(), 0.)
+    faults = {
+        'best': [('without-top-k', lambda p, top_k: p, "`top_k` is not used")],
+        'drop': [
+            ('one-too-few', lambda p, sums, top_p: sums > top_p*sums[:, -1:],
+             "the token that completes the share is missing: those that are kept must *reach* it together"),
+            ('one-too-many', lambda p, sums, top_p: sums - p - p.roll(1, -1) >= top_p*sums[:, -1:],
+             "one token too many: the one that completes the share is the last that is kept"),
+            ('share-of-all', lambda p, sums, top_p: sums - p >= top_p,
+             "the share is measured against *all* tokens; take the k best first, and measure it against what is left"),
+            ('each-by-itself', lambda p, sums, top_p: p < top_p,
+             "each probability is compared with `top_p`; it is the best ones *together* that have to reach it"),
+            ('without-top-p', lambda p, sums, top_p: p < 0, "`top_p` is not used")],
+        'descending': [('the-improbable-ones', False,
+                        "sorted the wrong way: this keeps the improbable tokens; `sort(descending=True)`")],
+        'back': [('mask-in-sorted-order', lambda out, order: out, "the places to drop were found in sorted order, but "
+                  "used in the order of the tokens: send them back first")],
+        'give': [
+            ('sorted-order', lambda kept: kept.sort(descending=True)[0],
+             "the numbers are still in sorted order: send each one back to the place of its token"),
+            ('normalised', lambda kept: kept/kept.sum(-1, keepdim=True),
+             "what is kept was divided by its sum; leave it as it is (`pick` takes care of that)")],
+        'whole': [
+            ('first-row-for-all', _first_row_for_all, "all rows get the limit of the first one; each row has its own")]}
 
 # %% ../../../nbs/course/tasks/15_decoding.ipynb #87b06d40
-def _best(total, k): return (*total.flatten().topk(k),)
+def _going(table): return table.index_fill(1, torch.tensor([2]), -inf)
+
+def _best(table, split=lambda place, k, V: (place // V, place % V)): # Totals, rows and columns of the best
+    best, place = table.flatten().topk(len(table))
+    return best, *split(place, *table.shape)
+
+def _end_takes_a_place(totals, logp):
+    best, parent, token = _best(totals[:, None] + logp)
+    return tuple(x[token != 2] for x in (best, parent, token))
+
+def _each_its_best(totals, logp):
+    best, token = _going(logp).max(1)
+    best, order = (totals + best).sort(descending=True)
+    return best, order, token[order]
+
+def _by_the_newest(totals, logp):
+    best, parent, token = _best(_going(logp))
+    best, order = (totals[parent] + best).sort(descending=True)
+    return best, parent[order], token[order]
+
+def _along_the_tokens(totals, logp): return logp + F.pad(totals, (0, logp.shape[1] - len(totals)))
 
 class OneStep(Write):
     """One step further
@@ -290,58 +248,30 @@ class OneStep(Write):
         best, place = candidates.flatten().topk(len(totals))
         return best, place // logp.shape[1], place % logp.shape[1]
 
-    class wrong:
-        def end_takes_a_place(totals, logp):
-            "the k best are taken first, and the ends among them removed then: the beam loses a row with each end"
-            best, place = _best(totals[:, None] + logp, len(totals))
-            going = place % logp.shape[1] != 2
-            return best[going], (place // logp.shape[1])[going], (place % logp.shape[1])[going]
+    def model(totals, logp, add=lambda totals, logp: totals[:, None] + logp, bar=_going, **parts):
+        return _best(bar(add(totals, logp)), **parts)
 
-        def end_goes_on(totals, logp):
-            "an output that has ended stays in the beam; only candidates that go on belong there"
-            best, place = _best(totals[:, None] + logp, len(totals))
-            return best, place // logp.shape[1], place % logp.shape[1]
-
-        def each_its_best(totals, logp):
-            "each prefix gets its own best token; all candidates compete, so one prefix may get several"
-            best, token = _going(logp).max(1)
-            best, order = (totals + best).sort(descending=True)
-            return best, order, token[order]
-
-        def totals_forgotten(totals, logp):
-            "only the newest token counts here; add the log-probability of the prefix"
-            best, place = _best(_going(logp), len(totals))
-            return best, place // logp.shape[1], place % logp.shape[1]
-
-        def chosen_by_the_newest(totals, logp):
-            "the totals are right, but they were chosen by the newest token alone: add first, choose then"
-            _, place = _best(_going(logp), len(totals))
-            parent, token = place // logp.shape[1], place % logp.shape[1]
-            best, order = (totals[parent] + logp[parent, token]).sort(descending=True)
-            return best, parent[order], token[order]
-
-        def multiplied(totals, logp):
-            "log-probabilities are added; it is the probabilities that are multiplied"
-            best, place = _best(_going(totals[:, None]*logp), len(totals))
-            return best, place // logp.shape[1], place % logp.shape[1]
-
-        def exchanged(totals, logp):
-            "parents and tokens are exchanged: `//` gives the row, which is the prefix, and `%` the column"
-            best, place = _best(_going(totals[:, None] + logp), len(totals))
-            return best, place % logp.shape[1], place // logp.shape[1]
-
-        def divided_by_k(totals, logp):
-            "a row of the table has V places, not k: divide by V to get the parent"
-            best, place = _best(_going(totals[:, None] + logp), len(totals))
-            return best, place // len(totals), place % len(totals)
-
-        def totals_along_the_tokens(totals, logp):
-            "the totals belong to the rows: `totals[:, None]`"
-            table = _going(logp + torch.cat([totals, totals.new_zeros(logp.shape[1] - len(totals))]))
-            best, place = _best(table, len(totals))
-            return best, place // logp.shape[1], place % logp.shape[1]
-
-def _going(logp): return logp.index_fill(1, torch.tensor([2]), -inf)
+    faults = {
+        'add': [
+            ('totals-forgotten', lambda totals, logp: logp,
+             "only the newest token counts here; add the log-probability of the prefix"),
+            ('multiplied', lambda totals, logp: totals[:, None]*logp,
+             "log-probabilities are added; it is the probabilities that are multiplied"),
+            ('totals-along-the-tokens', _along_the_tokens, "the totals belong to the rows: `totals[:, None]`")],
+        'bar': [('end-goes-on', lambda table: table,
+                 "an output that has ended stays in the beam; only candidates that go on belong there")],
+        'split': [
+            ('exchanged', lambda place, k, V: (place % V, place // V),
+             "parents and tokens are exchanged: `//` gives the row, which is the prefix, and `%` the column"),
+            ('divided-by-k', lambda place, k, V: (place // k, place % k),
+             "a row of the table has V places, not k: divide by V to get the parent")],
+        'whole': [
+            ('end-takes-a-place', _end_takes_a_place,
+             "the k best are taken first, and the ends among them removed then: the beam loses a row with each end"),
+            ('each-its-best', _each_its_best,
+             "each prefix gets its own best token; all candidates compete, so one prefix may get several"),
+            ('chosen-by-the-newest', _by_the_newest,
+             "the totals are right, but they were chosen by the newest token alone: add first, choose then")]}
 
 # %% ../../../nbs/course/tasks/15_decoding.ipynb #e6843e40
 class TooEarly(Value):
@@ -476,42 +406,29 @@ class MayStop(Write):
     def right(found, going, length, limit, alpha):
         return bool(found) and max(found) >= max(going)/length_penalty(limit, alpha)
 
-    class wrong:
-        def at_the_first_end(found, going, length, limit, alpha):
-            "this stops when the first output has ended; a better one may still come"
-            return bool(found)
+    def model(found, going, length, limit, alpha, one=max, other=max, at=lambda length, limit: limit, by=length_penalty,
+              enough=lambda score, bound: score >= bound):
+        return bool(found) and enough(one(found), other(going)/by(at(length, limit), alpha))
 
-        def only_a_better_one(found, going, length, limit, alpha):
-            "an open prefix that can at best do *as* well brings nothing better: stop then, too (≥, not >)"
-            return bool(found) and max(found) > max(going)/length_penalty(limit, alpha)
-
-        def as_many_as_going(found, going, length, limit, alpha):
-            "it is not their number that counts: one output can be certain to be the best, and several need not be"
-            return len(found) >= len(going)
-
-        def of_this_length(found, going, length, limit, alpha):
-            "an open prefix may still grow, and its divisor with it: take the penalty of the limit, not of this length"
-            return bool(found) and max(found) >= max(going)/length_penalty(length, alpha)
-
-        def without_a_penalty(found, going, length, limit, alpha):
-            "scores are compared with log-probabilities: divide the best open one by the penalty of the limit"
-            return bool(found) and max(found) >= max(going)
-
-        def the_worst_open_one(found, going, length, limit, alpha):
-            "this looks at the worst open prefix; the best one can still win"
-            return bool(found) and max(found) >= min(going)/length_penalty(limit, alpha)
-
-        def the_worst_found(found, going, length, limit, alpha):
-            "this waits until *all* that ended are good enough; one output is wanted, so the best of them decides"
-            return bool(found) and min(found) >= max(going)/length_penalty(limit, alpha)
-
-        def turned_round(found, going, length, limit, alpha):
-            "turned round: this stops where an open prefix can still win"
-            return bool(found) and max(found) < max(going)/length_penalty(limit, alpha)
-
-        def never(found, going, length, limit, alpha):
-            "it never stops before the limit: safe, but slow"
-            return False
+    faults = {
+        'one': [('the-worst-found', min, "this waits until *all* that ended are good enough; one output is wanted, so "
+                 "the best of them decides")],
+        'other': [('the-worst-open-one', min, "this looks at the worst open prefix; the best one can still win")],
+        'at': [('of-this-length', lambda length, limit: length, "an open prefix may still grow, and its divisor with "
+                "it: take the penalty of the limit, not of this length")],
+        'by': [('without-a-penalty', lambda length, alpha: 1,
+                "scores are compared with log-probabilities: divide the best open one by the penalty of the limit")],
+        'enough': [
+            ('only-a-better-one', lambda score, bound: score > bound,
+             "an open prefix that can at best do *as* well brings nothing better: stop then, too (≥, not >)"),
+            ('turned-round', lambda score, bound: score < bound,
+             "turned round: this stops where an open prefix can still win")],
+        'whole': [
+            ('at-the-first-end', lambda found, *_: bool(found),
+             "this stops when the first output has ended; a better one may still come"),
+            ('as-many-as-going', lambda found, going, *_: len(found) >= len(going),
+             "it is not their number that counts: one output can be certain to be the best, and several need not be"),
+            ('never', lambda *_: False, "it never stops before the limit: safe, but slow")]}
 
 # %% ../../../nbs/course/tasks/15_decoding.ipynb #1274975a
 class Hasty(Value):

@@ -10,7 +10,8 @@ __all__ = ['matches', 'bleu', 'Matches', 'Bleu', 'TossTheCoins', 'HowManySentenc
 
 # %% ../../../nbs/course/tasks/15b_evaluation.ipynb #2fe6c7e2
 from collections import Counter
-from math import exp, prod
+from functools import partial
+from math import exp, log, prod
 
 import torch
 
@@ -51,6 +52,8 @@ def _sentences(g, rows):
     return hyps, refs
 
 # %% ../../../nbs/course/tasks/15b_evaluation.ipynb #5bc86bc0
+def _not_clipped(found, wanted): return sum(gram in wanted for gram in found)
+
 class Matches(Write):
     """Clipped matches
 
@@ -71,70 +74,45 @@ class Matches(Write):
         yield row[::-1], row, 2
         yield ['a'], ['b', 'c'], 2
 
-    class wrong:
-        def not_clipped(hyp, ref, n):
-            "not clipped: an n-gram counts at most as often as the reference has it, *the* twice, not six times"
-            found = _ngrams(hyp, n)
-            return sum(gram in _ngrams(ref, n) for gram in found), len(found)
+    def model(hyp, ref, n, cut=_ngrams, match=lambda found, wanted: (Counter(found) & Counter(wanted)).total(),
+              total=lambda found, wanted, hyp: len(found), give=lambda right, total: (right, total)):
+        found, wanted = cut(hyp, n), cut(ref, n)
+        return give(match(found, wanted), total(found, wanted, hyp))
 
-        def only_different_ones(hyp, ref, n):
-            "each different n-gram counts once here; if both sides have it twice, it matches twice"
-            found = _ngrams(hyp, n)
-            return len(set(found) & set(_ngrams(ref, n))), len(found)
-
-        def sets(hyp, ref, n):
-            "these are sets: in both counts, an n-gram that comes twice must count twice"
-            found = set(_ngrams(hyp, n))
-            return len(found & set(_ngrams(ref, n))), len(found)
-
-        def recall(hyp, ref, n):
-            "the second number counts the n-grams of the reference; a precision needs those of the translation"
-            return matches(hyp, ref, n)[0], len(_ngrams(ref, n))
-
-        def words_only(hyp, ref, n):
-            "these are counts of words, whatever n is"
-            return matches(hyp, ref, 1)
-
-        def all_lengths(hyp, ref, n):
-            "count sequences of *exactly* n words, not those of 1 to n"
-            return tuple(map(sum, zip(*(matches(hyp, ref, k) for k in range(1, n + 1)))))
-
-        def last_missing(hyp, ref, n):
-            "the last n-gram is missing: m words have m − n + 1 of them"
-            return matches(hyp[:-1], ref[:-1], n)
-
-        def short_ends(hyp, ref, n):
-            "the last ones are too short: stop at `len(words) - n + 1`, or slices at the end have fewer than n words"
-            found, wanted = (Counter(tuple(words[i:i + n]) for i in range(len(words))) for words in (hyp, ref))
-            return (found & wanted).total(), found.total()
-
-        def number_of_words(hyp, ref, n):
-            "the second number is that of the words; m words have only m − n + 1 n-grams"
-            return matches(hyp, ref, n)[0], len(hyp)
-
-        def same_place(hyp, ref, n):
-            "a match need not stand at the same place: one missing word would spoil all that comes after it"
-            return sum(a == b for a, b in zip(_ngrams(hyp, n), _ngrams(ref, n))), len(_ngrams(hyp, n))
-
-        def order_lost(hyp, ref, n):
-            "the order inside an n-gram is lost: *the cat* and *cat the* are two different pairs"
-            found, wanted = (Counter(tuple(sorted(gram)) for gram in _ngrams(words, n)) for words in (hyp, ref))
-            return (found & wanted).total(), found.total()
-
-        def share(hyp, ref, n):
-            "that is the share; give both counts, since BLEU adds them up over all sentences before it divides"
-            right, total = matches(hyp, ref, n)
-            return right/total
+    faults = {
+        'match': [
+            ('not-clipped', _not_clipped,
+             "not clipped: an n-gram counts at most as often as the reference has it, *the* twice, not six times"),
+            ('only-different-ones', lambda found, wanted: len(set(found) & set(wanted)),
+             "each different n-gram counts once here; if both sides have it twice, it matches twice"),
+            ('same-place', lambda found, wanted: sum(a == b for a, b in zip(found, wanted)),
+             "a match need not stand at the same place: one missing word would spoil all that comes after it")],
+        'total': [
+            ('recall', lambda found, wanted, hyp: len(wanted),
+             "the second number counts the n-grams of the reference; a precision needs those of the translation"),
+            ('number-of-words', lambda found, wanted, hyp: len(hyp),
+             "the second number is that of the words; m words have only m − n + 1 n-grams")],
+        'cut': [
+            ('sets', lambda words, n: sorted(set(_ngrams(words, n))),
+             "these are sets: in both counts, an n-gram that comes twice must count twice"),
+            ('words-only', lambda words, n: words, "these are counts of words, whatever n is"),
+            ('all-lengths', lambda words, n: [gram for k in range(1, n + 1) for gram in _ngrams(words, k)],
+             "count sequences of *exactly* n words, not those of 1 to n"),
+            ('last-missing', lambda words, n: _ngrams(words[:-1], n),
+             "the last n-gram is missing: m words have m − n + 1 of them"),
+            ('short-ends', lambda words, n: [tuple(words[i:i + n]) for i in range(len(words))],
+             "the last ones are too short: stop at `len(words) - n + 1`, or slices at the end have fewer than n words"),
+            ('order-lost', lambda words, n: [tuple(sorted(gram)) for gram in _ngrams(words, n)],
+             "the order inside an n-gram is lost: *the cat* and *cat the* are two different pairs")],
+        'give': [('share', lambda right, total: right/total,
+                  "that is the share; give both counts, since BLEU adds them up over all sentences before it divides")]}
 
 # %% ../../../nbs/course/tasks/15b_evaluation.ipynb #b91b27f4
-def _with(hyps, refs, **changes):
-    "BLEU with another sum of counts, penalty or mean."
-    parts = dict(count=matches, short=lambda c, r: min(1., exp(1 - r/c)), mean=lambda p: prod(p)**.25, factor=100)
-    parts |= changes
-    sums = [[sum(x) for x in zip(*(parts['count'](h, r, n) for h, r in zip(hyps, refs)))] for n in (1, 2, 3, 4)]
-    precisions = [right/total for right, total in sums]
-    brevity = parts['short'](sum(map(len, hyps)), sum(map(len, refs)))
-    return parts['factor']*brevity*parts['mean'](precisions), precisions, brevity
+def _mean(x): return sum(x)/len(x)
+
+def _mean_of_sentences(hyps, refs):
+    scores, precisions, brevities = zip(*(bleu([h], [r]) for h, r in zip(hyps, refs)))
+    return _mean(scores), list(map(_mean, zip(*precisions))), _mean(brevities)
 
 class Bleu(Write):
     r"""BLEU
@@ -154,72 +132,45 @@ class Bleu(Write):
         yield [list('aaaaaaaa'), list('bcdeabcd')], [list('aaaaaba'), list('bcdeabcde')]
         yield [list('abcab')], [list('babcca')]                    # no 4-gram matches
 
-    class wrong:
-        def not_clipped(hyps, refs):
-            "the counts are not clipped: an n-gram counts at most as often as the reference of its sentence has it"
-            count = lambda h, r, n: (sum(gram in _ngrams(r, n) for gram in _ngrams(h, n)), len(_ngrams(h, n)))
-            return _with(hyps, refs, count=count)
+    def model(hyps, refs, count=matches, lengths=(1, 2, 3, 4), share=lambda right, total: sum(right)/sum(total),
+              short=lambda c, r: min(1., exp(1 - r/c)), mean=lambda p: prod(p)**.25, top=100, give=lambda *out: out):
+        counts = [zip(*(count(h, r, n) for h, r in zip(hyps, refs))) for n in lengths]
+        precisions, brevity = [share(*each) for each in counts], short(sum(map(len, hyps)), sum(map(len, refs)))
+        return give(top*brevity*mean(precisions), precisions, brevity)
 
-        def arithmetic_mean(hyps, refs):
-            "this is the arithmetic mean of the precisions; take the geometric one, the fourth root of the product"
-            return _with(hyps, refs, mean=lambda p: sum(p)/4)
-
-        def no_root(hyps, refs):
-            "this is the product of the four precisions; its fourth root is missing"
-            return _with(hyps, refs, mean=prod)
-
-        def no_penalty(hyps, refs):
-            "the penalty is always 1, so a few sure words would score high; c and r are numbers of *words*"
-            return _with(hyps, refs, short=lambda c, r: 1.)
-
-        def bonus(hyps, refs):
-            "the penalty is above 1 where the translations are too long: it must be 1 there, so take the `min`"
-            return _with(hyps, refs, short=lambda c, r: exp(1 - r/c))
-
-        def penalty_for_long_ones(hyps, refs):
-            "c and r are exchanged: this punishes long translations instead of short ones"
-            return _with(hyps, refs, short=lambda c, r: min(1., exp(1 - c/r)))
-
-        def ratio(hyps, refs):
-            "the penalty is not c/r itself, but e to the power of 1 − r/c"
-            return _with(hyps, refs, short=lambda c, r: min(1., c/r))
-
-        def inverted_ratio(hyps, refs):
-            "the exponent is 1 − r/c, not c/r − 1: the length of the translations is what one divides by"
-            return _with(hyps, refs, short=lambda c, r: min(1., exp(c/r - 1)))
-
-        def mean_of_sentences(hyps, refs):
-            "this is a mean of the sentences' scores; BLEU adds up the counts of all sentences first"
-            parts = [_with([h], [r]) for h, r in zip(hyps, refs)]
-            values, precisions, brevities = zip(*parts)
-            return sum(values)/len(parts), [sum(p)/len(parts) for p in zip(*precisions)], sum(brevities)/len(parts)
-
-        def mean_of_precisions(hyps, refs):
-            "these are means of the sentences' precisions; add up the counts of all sentences first, and divide then"
-            precisions = [_with([h], [r])[1] for h, r in zip(hyps, refs)]
-            precisions, brevity = [sum(p)/len(hyps) for p in zip(*precisions)], _with(hyps, refs)[2]
-            return 100*brevity*prod(precisions)**.25, precisions, brevity
-
-        def without_quadruples(hyps, refs):
-            "these are three precisions; `range(1, 5)` goes from 1 to 4"
-            _, precisions, brevity = _with(hyps, refs)
-            return 100*brevity*prod(precisions[:3])**.25, precisions[:3], brevity
-
-        def share(hyps, refs):
-            "right, but for the scale: BLEU is given from 0 to 100"
-            return _with(hyps, refs, factor=1)
-
-        def logarithm_of_0(hyps, refs):
-            "right, but for a precision of 0: it has no logarithm. The score is 0 then"
-            if _with(hyps, refs)[0] == 0: raise ValueError
-            return _with(hyps, refs)
-
-        def only_the_score(hyps, refs):
-            "that is the score alone; give back the four precisions and the penalty, too"
-            return _with(hyps, refs)[0]
+    faults = {
+        'count': [('not-clipped', partial(Matches.model, match=_not_clipped), "the counts are not clipped: an n-gram "
+                   "counts at most as often as the reference of its sentence has it")],
+        'share': [('mean-of-precisions', lambda right, total: _mean([x/n for x, n in zip(right, total)]),
+                   "these are means of the sentences' precisions; add up the counts of all sentences first, and divide "
+                   "then")],
+        'lengths': [('without-quadruples', (1, 2, 3), "these are three precisions; `range(1, 5)` goes from 1 to 4")],
+        'mean': [
+            ('arithmetic-mean', lambda p: sum(p)/4,
+             "this is the arithmetic mean of the precisions; take the geometric one, the fourth root of the product"),
+            ('no-root', prod, "this is the product of the four precisions; its fourth root is missing"),
+            ('logarithm-of-0', lambda p: exp(sum(map(log, p))/4),
+             "a precision of 0 has no logarithm: the score is 0 then")],
+        'short': [
+            ('no-penalty', lambda c, r: 1.,
+             "the penalty is always 1, so a few sure words would score high; c and r are numbers of *words*"),
+            ('bonus', lambda c, r: exp(1 - r/c),
+             "the penalty is above 1 where the translations are too long: it must be 1 there, so take the `min`"),
+            ('penalty-for-long-ones', lambda c, r: min(1., exp(1 - c/r)),
+             "c and r are exchanged: this punishes long translations instead of short ones"),
+            ('ratio', lambda c, r: min(1., c/r), "the penalty is not c/r itself, but e to the power of 1 − r/c"),
+            ('inverted-ratio', lambda c, r: min(1., exp(c/r - 1)),
+             "the exponent is 1 − r/c, not c/r − 1: the length of the translations is what one divides by")],
+        'top': [('share', 1, "this is a score from 0 to 1: BLEU is given from 0 to 100")],
+        'give': [('only-the-score', lambda score, precisions, brevity: score,
+                  "that is the score alone; give back the four precisions and the penalty, too")],
+        'whole': [('mean-of-sentences', _mean_of_sentences,
+                   "this is a mean of the sentences' scores; BLEU adds up the counts of all sentences first")]}
 
 # %% ../../../nbs/course/tasks/15b_evaluation.ipynb #41ceb133
-def _mean(x): return sum(x)/len(x)
+def _sides(a, b, value, tosses): # The values of both sides, for each toss
+    left = [value([y if s else x for x, y, s in zip(a, b, swaps)]) for swaps in tosses]
+    return zip(left, [value([x if s else y for x, y, s in zip(a, b, swaps)]) for swaps in tosses])
 
 class TossTheCoins(Write):
     """Toss the coins
@@ -256,43 +207,25 @@ randomised(careless, unlucky, value, tosses)
         real = difference([False]*len(a))
         return (sum(difference(swaps) >= real for swaps in tosses) + 1)/(len(tosses) + 1)
 
-    class wrong:
-        def one_direction(a, b, value, tosses):
-            "a difference in the other direction counts as well: compare absolute values"
-            left, right = _sides(a, b, value, tosses)
-            return _p([x - y >= value(a) - value(b) for x, y in zip(left, right)])
+    def model(a, b, value, tosses, sides=_sides, counts=lambda differs, really: abs(differs) >= abs(really),
+              share=lambda counted: (sum(counted) + 1)/(len(counted) + 1)):
+        return share([counts(x - y, value(a) - value(b)) for x, y in sides(a, b, value, tosses)])
 
-        def nothing_added(a, b, value, tosses):
-            "nothing is added: with few tosses this can be 0, and chance can never be ruled out entirely"
-            left, right = _sides(a, b, value, tosses)
-            return _mean([abs(x - y) >= abs(value(a) - value(b)) for x, y in zip(left, right)])
-
-        def only_larger(a, b, value, tosses):
-            "a toss counts, too, if its difference is *equal* to the real one"
-            left, right = _sides(a, b, value, tosses)
-            return _p([abs(x - y) > abs(value(a) - value(b)) for x, y in zip(left, right)])
-
-        def smaller(a, b, value, tosses):
-            "this counts the tosses that differ *less*: a share near 1 would then mean that the difference is real"
-            left, right = _sides(a, b, value, tosses)
-            return _p([abs(x - y) <= abs(value(a) - value(b)) for x, y in zip(left, right)])
-
-        def one_side(a, b, value, tosses):
-            "only one side changes: what leaves the left side must go to the right one"
-            left, _ = _sides(a, b, value, tosses)
-            return _p([abs(x - value(b)) >= abs(value(a) - value(b)) for x in left])
-
-        def one_coin(a, b, value, tosses):
-            "all sentences change sides together here: each one has a coin of its own"
-            left, right = _sides(a, b, value, [[swaps[0]]*len(a) for swaps in tosses])
-            return _p([abs(x - y) >= abs(value(a) - value(b)) for x, y in zip(left, right)])
-
-def _sides(a, b, value, tosses):
-    "The values of both sides, of all tosses."
-    left = [value([y if s else x for x, y, s in zip(a, b, swaps)]) for swaps in tosses]
-    return left, [value([x if s else y for x, y, s in zip(a, b, swaps)]) for swaps in tosses]
-
-def _p(counted): return (sum(counted) + 1)/(len(counted) + 1)
+    faults = {
+        'sides': [
+            ('one-side', lambda a, b, value, tosses: ((x, value(b)) for x, _ in _sides(a, b, value, tosses)),
+             "only one side changes: what leaves the left side must go to the right one"),
+            ('one-coin', lambda a, b, value, tosses: _sides(a, b, value, [swaps[:1]*len(a) for swaps in tosses]),
+             "all sentences change sides together here: each one has a coin of its own")],
+        'counts': [
+            ('one-direction', lambda differs, really: differs >= really,
+             "a difference in the other direction counts as well: compare absolute values"),
+            ('only-larger', lambda differs, really: abs(differs) > abs(really),
+             "a toss counts, too, if its difference is *equal* to the real one"),
+            ('smaller', lambda differs, really: abs(differs) <= abs(really),
+             "this counts the tosses that differ *less*: a share near 1 would then mean that the difference is real")],
+        'share': [('nothing-added', _mean,
+                   "nothing is added: with few tosses this can be 0, and chance can never be ruled out entirely")]}
 
 # %% ../../../nbs/course/tasks/15b_evaluation.ipynb #c503e675
 class HowManySentences(Value):

@@ -9,6 +9,7 @@ __all__ = ['ByHeart', 'InParts', 'HowUndecided', 'Patience', 'Snapshot', 'OtherS
 
 # %% ../../../nbs/course/tasks/14_training.ipynb #63a4a05f
 from copy import deepcopy
+from functools import partial
 from math import exp
 
 import torch
@@ -54,22 +55,26 @@ def _shadow(tensors): # A number for each, so that a difference can be read
 def _number(x): # A tensor with one number is a number, too
     return x.item() if isinstance(x, torch.Tensor) and not x.dim() else x
 
-def _loss(model, batch, answer=None, **how): # Mean cross-entropy over the real tokens
-    real = batch.tgt_out != PAD
-    scores = model(batch.src, batch.tgt_in)
-    return F.cross_entropy(scores[real], (batch.tgt_out if answer is None else answer)[real], **how)
+def _loss(model, batch, read=lambda batch: batch.tgt_in, true=lambda batch: batch.tgt_out,
+          places=lambda batch: batch.tgt_out != PAD, prepare=lambda scores: scores,
+          average=lambda scores, answers, batch: F.cross_entropy(scores, answers)):
+    "Mean cross-entropy over the real tokens, with its parts."
+    scores, real = model(batch.src, read(batch)), places(batch)
+    return average(prepare(scores[real]), true(batch)[real], batch)
 
 # %% ../../../nbs/course/tasks/14_training.ipynb #4c24b894
-def _learned(model, batch, optimizer, steps, loss_of=_loss, clear=True, move=True, measure_after=False):
-    "The losses of the steps. Gradients are cleared, and weights moved, if they are to be."
+def _learned(model, batch, optimizer, steps, order=('clear', 'backward', 'step'), measured=lambda loss, again: loss,
+             give=lambda losses: [loss.item() for loss in losses], **parts):
+    "The losses of the steps, in which three things are done in an order."
     losses = []
     for _ in range(steps):
-        loss = loss_of(model, batch)
-        if clear: optimizer.zero_grad()
-        loss.backward()
-        if move: optimizer.step()
-        losses.append((loss_of(model, batch) if measure_after else loss).item())
-    return losses
+        loss = _loss(model, batch, **parts)
+        do = {'clear': optimizer.zero_grad, 'backward': loss.backward, 'step': optimizer.step}
+        for what in order: do[what]()
+        losses.append(measured(loss, lambda: _loss(model, batch, **parts)))
+    return give(losses)
+
+def _sum(scores, answers): return F.cross_entropy(scores, answers, reduction='sum')
 
 class ByHeart(Write):
     r"""By heart
@@ -103,72 +108,39 @@ def learn(
 
     def right(model, batch, optimizer, steps): return _learned(model, batch, optimizer, steps)
 
-    class wrong:
-        def gradients_add_up(model, batch, optimizer, steps):
-            "the gradients of earlier steps are still there, and add up: `optimizer.zero_grad()` in every step"
-            return _learned(model, batch, optimizer, steps, clear=False)
-
-        def nothing_learned(model, batch, optimizer, steps):
-            "the model never moves: first `backward`, then `optimizer.step()`, and nothing clears gradients in between"
-            return _learned(model, batch, optimizer, steps, move=False)
-
-        def one_step_late(model, batch, optimizer, steps):
-            "each update uses the gradient of the step before: `loss.backward()` comes before `optimizer.step()`"
-            losses = []
-            for _ in range(steps):
-                losses.append(_loss(model, batch))
-                optimizer.step()
-                optimizer.zero_grad()
-                losses[-1].backward()
-            return [loss.item() for loss in losses]
-
-        def padding_too(model, batch, optimizer, steps):
-            "padding is predicted, too: choose the places where `batch.tgt_out` is not PAD"
-            def all_places(model, batch):
-                return F.cross_entropy(model(batch.src, batch.tgt_in).flatten(0, 1), batch.tgt_out.flatten())
-            return _learned(model, batch, optimizer, steps, all_places)
-
-        def padding_in_the_divisor(model, batch, optimizer, steps):
-            "padding has no loss here, but it is counted in the divisor: divide by the number of *real* tokens"
-            def over_all(model, batch): return _loss(model, batch, reduction='sum')/batch.tgt_out.numel()
-            return _learned(model, batch, optimizer, steps, over_all)
-
-        def three_axes(model, batch, optimizer, steps):
-            "`F.cross_entropy` wants the classes on the second axis: choose the real places first, a row for each"
-            def unchanged(model, batch): return F.cross_entropy(model(batch.src, batch.tgt_in), batch.tgt_out)
-            return _learned(model, batch, optimizer, steps, unchanged)
-
-        def answer_given(model, batch, optimizer, steps):
-            "the decoder is given the very tokens that it must predict; its input is `batch.tgt_in`"
-            def copied(model, batch): return _loss(lambda src, _: model(src, batch.tgt_out), batch)
-            return _learned(model, batch, optimizer, steps, copied)
-
-        def compared_with_input(model, batch, optimizer, steps):
-            "the scores are compared with the decoder's input; the true *next* tokens are `batch.tgt_out`"
-            def same_place(model, batch): return _loss(model, batch, batch.tgt_in)
-            return _learned(model, batch, optimizer, steps, same_place)
-
-        def softmax_first(model, batch, optimizer, steps):
-            "`F.cross_entropy` wants the scores as they are: the softmax is in it"
-            def twice(model, batch): return _loss(lambda *ids: model(*ids).softmax(-1), batch)
-            return _learned(model, batch, optimizer, steps, twice)
-
-        def summed(model, batch, optimizer, steps):
-            "this is the sum over the tokens, but the task asks for the mean, or the steps grow with the batch"
-            def added(model, batch): return _loss(model, batch, reduction='sum')
-            return _learned(model, batch, optimizer, steps, added)
-
-        def measured_after(model, batch, optimizer, steps):
-            "these are the losses after each update, but the task asks for those from which the gradients came"
-            return _learned(model, batch, optimizer, steps, measure_after=True)
-
-        def tensors(model, batch, optimizer, steps):
-            "the losses are right, but they are tensors, each with its graph; `.item()` makes numbers of them"
-            return [torch.tensor(loss, requires_grad=True) for loss in _learned(model, batch, optimizer, steps)]
-
-        def last_alone(model, batch, optimizer, steps):
-            "that is the loss of the last step alone; give back the list of all of them"
-            return _learned(model, batch, optimizer, steps)[-1]
+    model = _learned
+    faults = {
+        'order': [
+            ('gradients-add-up', ('backward', 'step'),
+             "the gradients of earlier steps are still there, and add up: `optimizer.zero_grad()` in every step"),
+            ('nothing-learned', ('clear', 'backward'), ('backward', 'clear', 'step'), ('clear', 'step', 'backward'),
+             "the model never moves: first `backward`, then `optimizer.step()`, and nothing clears gradients in "
+             "between"),
+            ('one-step-late', ('step', 'clear', 'backward'),
+             "each update uses the gradient of the step before: `loss.backward()` comes before `optimizer.step()`")],
+        'places': [
+            ('padding-too', lambda batch: batch.tgt_out >= 0,
+             "padding is predicted, too: choose the places where `batch.tgt_out` is not PAD"),
+            ('three-axes', lambda batch: ...,
+             "`F.cross_entropy` wants the classes on the second axis: choose the real places first, a row for each")],
+        'read': [('answer-given', lambda batch: batch.tgt_out,
+                  "the decoder is given the very tokens that it must predict; its input is `batch.tgt_in`")],
+        'true': [('compared-with-input', lambda batch: batch.tgt_in,
+                  "the scores are compared with the decoder's input; the true *next* tokens are `batch.tgt_out`")],
+        'prepare': [('softmax-first', lambda scores: scores.softmax(-1),
+                     "`F.cross_entropy` wants the scores as they are: the softmax is in it")],
+        'average': [
+            ('padding-in-the-divisor', lambda scores, answers, batch: _sum(scores, answers)/batch.tgt_out.numel(),
+             "padding has no loss here, but it is counted in the divisor: divide by the number of *real* tokens"),
+            ('summed', lambda scores, answers, batch: _sum(scores, answers),
+             "this is the sum over the tokens, but the task asks for the mean, or the steps grow with the batch")],
+        'measured': [('measured-after', lambda loss, again: again(), "these are the losses after each update, but the "
+                      "task asks for those from which the gradients came")],
+        'give': [
+            ('tensors', lambda losses: losses,
+             "the losses are tensors, each with its graph; `.item()` makes numbers of them"),
+            ('last-alone', lambda losses: losses[-1].item(),
+             "that is the loss of the last step alone; give back the list of all of them")]}
 
 # %% ../../../nbs/course/tasks/14_training.ipynb #3601edc2
 class _Watched:
@@ -185,22 +157,28 @@ class _Watched:
 
     def _done(self, grad): self.open -= 1
 
-def _added(optimizer, loss_of, batches, share, clear='first', step='never', loss_share=None):
-    "Gradients and loss with a share of each micro-batch; `clear` and `step` say when: first, each, last, or never."
-    loss_share, total = loss_share or share, 0.
-    for i, batch in enumerate(batches):
-        if clear == 'each' or clear == 'first' and i == 0: optimizer.zero_grad()
-        loss = loss_of(batch)
-        (loss*share(batch, batches)).backward()
-        total += loss.item()*loss_share(batch, batches)
-        if step == 'each' or step == 'last' and batch is batches[-1]: optimizer.step()
-    return total
-
 def _by_tokens(batch, batches): return batch.n_tokens/sum(b.n_tokens for b in batches)
 
 def _by_number(batch, batches): return 1/len(batches)
 
-def _only_last(share): return lambda batch, batches: share(batch, batches)*(batch is batches[-1])
+def _one(batch, batches): return 1
+
+def _added(optimizer, loss_of, batches, shares=(_by_tokens, _by_tokens), add=lambda total, loss: total + loss,
+           back='each', clear='first', step='never', end=lambda optimizer: None):
+    "Gradients and loss with a share of each micro-batch; what is done with the first of them, the last, or each?"
+    total, waiting = 0., []
+    for i, batch in enumerate(batches):
+        now = {'each', 'first' if i == 0 else '', 'last' if batch is batches[-1] else ''}
+        if clear in now: optimizer.zero_grad()
+        loss = loss_of(batch)
+        waiting.append(loss*shares[0](batch, batches))
+        total = add(total, loss.item()*shares[1](batch, batches))
+        if back in now:
+            sum(waiting).backward()
+            waiting.clear()
+        if step in now: optimizer.step()
+    end(optimizer)
+    return total
 
 class InParts(Write):
     """One step in parts
@@ -240,89 +218,45 @@ def accumulate(
         graphs = localized('several graphs at a time') if loss_of.together else localized('one graph at a time')
         return None if found is None else (found, gradients, moved, graphs)
 
-    def right(optimizer, loss_of, batches): return _added(optimizer, loss_of, batches, _by_tokens)
+    def right(optimizer, loss_of, batches): return _added(optimizer, loss_of, batches)
 
-    class wrong:
-        def by_number(optimizer, loss_of, batches):
-            "all micro-batches count the same, so a token of a small one counts for more: weigh each by its tokens"
-            return _added(optimizer, loss_of, batches, _by_number)
-
-        def gradients_by_number(optimizer, loss_of, batches):
-            "the loss is right, but in the gradients all micro-batches count the same: weigh these by tokens, too"
-            return _added(optimizer, loss_of, batches, _by_number, loss_share=_by_tokens)
-
-        def loss_by_number(optimizer, loss_of, batches):
-            "the gradients are right; but the loss is a mean of means: weigh each by its tokens there, too"
-            return _added(optimizer, loss_of, batches, _by_tokens, loss_share=_by_number)
-
-        def loss_of_the_last(optimizer, loss_of, batches):
-            "the gradients are right; the loss is that of the last micro-batch: add up the shares"
-            return _added(optimizer, loss_of, batches, _by_tokens, loss_share=_only_last(_by_tokens))
-
-        def last_by_number(optimizer, loss_of, batches):
-            "all micro-batches count the same (weigh each by its tokens), and the loss is that of the last one alone"
-            return _added(optimizer, loss_of, batches, _by_number, loss_share=_only_last(_by_number))
-
-        def sum_of_means(optimizer, loss_of, batches):
-            "the means are added up, so four micro-batches make a gradient four times as long: each counts by its share"
-            return _added(optimizer, loss_of, batches, lambda *_: 1)
-
-        def gradients_not_weighted(optimizer, loss_of, batches):
-            "the loss is right, but the gradients of the means are added up: multiply each loss before its `backward`"
-            return _added(optimizer, loss_of, batches, lambda *_: 1, loss_share=_by_tokens)
-
-        def not_divided(optimizer, loss_of, batches):
-            "these are sums over all tokens: divide by the tokens of *all* micro-batches"
-            return _added(optimizer, loss_of, batches, lambda batch, _: batch.n_tokens)
-
-        def by_sentences(optimizer, loss_of, batches):
-            "each micro-batch counts by its sentences; its loss is a mean over tokens, so count these"
-            return _added(optimizer, loss_of, batches, lambda b, all: len(b.src)/sum(len(b.src) for b in all))
-
-        def by_cells(optimizer, loss_of, batches):
-            "each micro-batch counts by the size of its table, padding included: `n_tokens` has the real ones"
-            size = lambda b: b.tgt_out.numel()
-            return _added(optimizer, loss_of, batches, lambda b, all: size(b)/sum(map(size, all)))
-
-        def cleared_each_time(optimizer, loss_of, batches):
-            "only the last micro-batch is left: clear the gradients once, before the loop, not in it"
-            return _added(optimizer, loss_of, batches, _by_tokens, clear='each')
-
-        def old_gradients(optimizer, loss_of, batches):
-            "the gradients of the step before are still in it: `optimizer.zero_grad()` at the beginning"
-            return _added(optimizer, loss_of, batches, _by_tokens, clear='never')
-
-        def stepped_each_time(optimizer, loss_of, batches):
-            "the weights move after every micro-batch: that is many small steps, and not one"
-            return _added(optimizer, loss_of, batches, _by_tokens, step='each')
-
-        def many_steps(optimizer, loss_of, batches):
-            "that is a step for every micro-batch; here they make one step together, so clear once, and do not move"
-            return _added(optimizer, loss_of, batches, _by_tokens, 'each', 'each')
-
-        def stepped(optimizer, loss_of, batches):
-            "right numbers, but the weights have moved: before the update others still look at the gradients"
-            return _added(optimizer, loss_of, batches, _by_tokens, step='last')
-
-        def stepped_and_cleared(optimizer, loss_of, batches):
-            "the weights have moved and the gradients are gone: leave both to the caller, who still looks at them"
-            total = _added(optimizer, loss_of, batches, _by_tokens, step='last')
-            optimizer.zero_grad()
-            return total
-
-        def together(optimizer, loss_of, batches):
-            "right numbers, but the graphs of all micro-batches were in memory at once: `backward` for each of them"
-            optimizer.zero_grad()
-            loss = sum(loss_of(batch)*_by_tokens(batch, batches) for batch in batches)
-            loss.backward()
-            return loss.item()
-
-        def together_by_number(optimizer, loss_of, batches):
-            "the losses are weighted by number, not by tokens, and all graphs were in memory at once"
-            optimizer.zero_grad()
-            loss = sum(map(loss_of, batches))/len(batches)
-            loss.backward()
-            return loss.item()
+    model = _added
+    faults = {
+        'shares': [
+            ('by-number', (_by_number, _by_number),
+             "all micro-batches count the same, so a token of a small one counts for more: weigh each by its tokens"),
+            ('gradients-by-number', (_by_number, _by_tokens),
+             "in the gradients all micro-batches count the same: weigh these by tokens, too"),
+            ('loss-by-number', (_by_tokens, _by_number),
+             "the loss is a mean of means: weigh each by its tokens there, too"),
+            ('sum-of-means', (_one, _one), "the means are added up, so four micro-batches make a gradient four times "
+             "as long: each counts by its share"),
+            ('gradients-not-weighted', (_one, _by_tokens),
+             "the gradients of the means are added up: multiply each loss before its `backward`"),
+            ('not-divided', (lambda batch, _: batch.n_tokens,)*2,
+             "these are sums over all tokens: divide by the tokens of *all* micro-batches"),
+            ('by-sentences', (lambda batch, batches: len(batch.src)/sum(len(b.src) for b in batches),)*2,
+             "each micro-batch counts by its sentences; its loss is a mean over tokens, so count these"),
+            ('by-cells', (lambda batch, batches: batch.tgt_out.numel()/sum(b.tgt_out.numel() for b in batches),)*2,
+             "each micro-batch counts by the size of its table, padding included: `n_tokens` has the real ones")],
+        'add': [('loss-of-the-last', lambda total, loss: loss,
+                 "the loss is that of the last micro-batch: add up the shares")],
+        'back': [('together', 'last',
+                  "the graphs of all micro-batches were in memory at once: `backward` for each of them")],
+        'clear': [
+            ('cleared-each-time', 'each',
+             "only the last micro-batch is left: clear the gradients once, before the loop, not in it"),
+            ('old-gradients', 'never',
+             "the gradients of the step before are still in it: `optimizer.zero_grad()` at the beginning")],
+        'step': [
+            ('stepped', 'last', "the weights have moved: before the update others still look at the gradients"),
+            ('stepped-each-time', 'each',
+             "the weights move after every micro-batch: that is many small steps, and not one")],
+        'whole': [
+            ('stepped-and-cleared', partial(_added, step='last', end=_Descent.zero_grad),
+             "the weights have moved and the gradients are gone: leave both to the caller, who still looks at them"),
+            ('many-steps', partial(_added, clear='each', step='each'),
+             "that is a step for every micro-batch; here they make one step together, so clear once, and do not move")]}
 
 # %% ../../../nbs/course/tasks/14_training.ipynb #29c31c98
 class _Dropping(nn.Module):
@@ -336,16 +270,15 @@ class _Dropping(nn.Module):
         scores = self.toy(batch.src, batch.tgt_in)[batch.tgt_out != PAD]
         return smoothed_loss(scores*self.keep if self.training else scores, batch.targets, .1)
 
-def _measured(model, batches, of, evaluate=True, back=True, graph=False):
-    "A function of tokens, losses and nlls of the batches, a list of each."
+def _mean(numbers, n): return sum(a*b for a, b in zip(n, numbers))/sum(n)
+
+def _measured(model, batches, of=lambda nlls, n: exp(_mean(nlls, n)), which=lambda losses, nlls: nlls, evaluate=True,
+              back=True, graph=False):
+    "A function of the losses of the batches, and of their tokens; both are lists."
     model.train(not evaluate)
     with torch.set_grad_enabled(graph): found = [torch.stack(model(batch)).tolist() for batch in batches]
     model.train(back or not evaluate)
-    return of([batch.n_tokens for batch in batches], *zip(*found))
-
-def _mean(numbers, n): return sum(a*b for a, b in zip(n, numbers))/sum(n)
-
-def _of_all(n, losses, nlls): return exp(_mean(nlls, n))
+    return of(which(*zip(*found)), [batch.n_tokens for batch in batches])
 
 class HowUndecided(Write):
     """How undecided?
@@ -376,69 +309,41 @@ def perplexity(
         mode = localized('training mode afterwards') if model.training else localized('evaluation mode afterwards')
         return found, mode, localized('with graphs') if model.graph else localized('without a graph')
 
-    def right(model, batches): return _measured(model, batches, _of_all)
+    def right(model, batches): return _measured(model, batches)
 
-    class wrong:
-        def plain(model, batches):
-            "dropout is still on, and graphs are built: `model.eval()` first, and `torch.no_grad()` around the calls"
-            return _measured(model, batches, _of_all, evaluate=False, graph=True)
-
-        def dropout(model, batches):
-            "dropout is still on: `model.eval()` before the first batch, `model.train()` after the last"
-            return _measured(model, batches, _of_all, evaluate=False)
-
-        def dropout_stays_off(model, batches):
-            "right, but the model stays in evaluation mode, so all further training is without dropout: `model.train()`"
-            return _measured(model, batches, _of_all, back=False)
-
-        def dropout_stays_off_and_graph(model, batches):
-            "right number; but graphs are built (`torch.no_grad()`), and the model stays in evaluation mode"
-            return _measured(model, batches, _of_all, back=False, graph=True)
-
-        def graph(model, batches):
-            "right, but each batch builds a graph that nobody needs: `eval` does not stop that, `torch.no_grad()` does"
-            return _measured(model, batches, _of_all, graph=True)
-
-        def mean_of_means(model, batches):
-            "this is the exponential of a mean of means: a batch of few tokens counts as much as one of many"
-            return _measured(model, batches, lambda n, losses, nlls: exp(sum(nlls)/len(n)))
-
-        def mean_of_perplexities(model, batches):
-            "a mean of perplexities: hard batches count too much; take the mean of the nll first, the exponential last"
-            return _measured(model, batches, lambda n, losses, nlls: sum(map(exp, nlls))/len(n))
-
-        def weighted_perplexities(model, batches):
-            "weighted by tokens, but a mean of *perplexities*: take the mean of the nll first, the exponential last"
-            return _measured(model, batches, lambda n, losses, nlls: _mean(list(map(exp, nlls)), n))
-
-        def smoothed(model, batches):
-            "this is made of the smoothed loss; a perplexity is the exponential of the second number, the nll"
-            return _measured(model, batches, lambda n, losses, nlls: exp(_mean(losses, n)))
-
-        def loss_alone(model, batches):
-            "that is the mean negative log-likelihood; the perplexity is its exponential"
-            return _measured(model, batches, lambda n, losses, nlls: _mean(nlls, n))
-
-        def power_of_two(model, batches):
-            "the loss is in nats, so the base is e, not 2"
-            return _measured(model, batches, lambda n, losses, nlls: 2**_mean(nlls, n))
-
-        def not_divided(model, batches):
-            "the exponential of a *sum*: divide by the number of all tokens first"
-            return _measured(model, batches, lambda n, losses, nlls: exp(_mean(nlls, n)*sum(n)))
-
-        def turned_over(model, batches):
-            "this is the probability of a token; the perplexity is one over it: exp(+nll)"
-            return _measured(model, batches, lambda n, losses, nlls: exp(-_mean(nlls, n)))
+    model = _measured
+    faults = {
+        'which': [('smoothed', lambda losses, nlls: losses,
+                   "this is made of the smoothed loss; a perplexity is the exponential of the second number, the nll")],
+        'of': [
+            ('mean-of-means', lambda nlls, n: exp(sum(nlls)/len(n)),
+             "this is the exponential of a mean of means: a batch of few tokens counts as much as one of many"),
+            ('mean-of-perplexities', lambda nlls, n: sum(map(exp, nlls))/len(n), "a mean of perplexities: hard batches "
+             "count too much; take the mean of the nll first, the exponential last"),
+            ('weighted-perplexities', lambda nlls, n: _mean(list(map(exp, nlls)), n),
+             "weighted by tokens, but a mean of *perplexities*: take the mean of the nll first, the exponential last"),
+            ('loss-alone', lambda nlls, n: _mean(nlls, n),
+             "the exponential is missing: the perplexity is that of the mean negative log-likelihood"),
+            ('power-of-two', lambda nlls, n: 2**_mean(nlls, n), "the loss is in nats, so the base is e, not 2"),
+            ('not-divided', lambda nlls, n: exp(_mean(nlls, n)*sum(n)),
+             "the exponential of a *sum*: divide by the number of all tokens first"),
+            ('turned-over', lambda nlls, n: exp(-_mean(nlls, n)),
+             "this is the probability of a token; the perplexity is one over it: exp(+nll)")],
+        'evaluate': [('dropout', False,
+                      "dropout is still on: `model.eval()` before the first batch, `model.train()` after the last")],
+        'graph': [('graph', True,
+                   "each batch builds a graph that nobody needs: `eval` does not stop that, `torch.no_grad()` does")],
+        'back': [('dropout-stays-off', False,
+                  "the model stays in evaluation mode, so all further training is without dropout: `model.train()`")]}
 
 # %% ../../../nbs/course/tasks/14_training.ipynb #e8918a7f
-def _stop(losses, patience, better=lambda loss, best: loss < best, late=0):
-    "Number of the last checkpoint and of the best one, from 1."
-    best = 0
-    for i, loss in enumerate(losses):
-        if better(loss, losses[best]): best = i
-        if i - best >= patience + late: break
-    return i + 1, best + 1
+def _count(losses, patience, worse):
+    "All checkpoints up to one with too many of the worse ones in a row, or in all: the last one and the best."
+    n = 0
+    for i in range(len(losses)):
+        n = worse(n, losses, i)
+        if n >= patience: break
+    return i + 1, losses.index(min(losses[:i + 1])) + 1
 
 class Patience(Write):
     """No better for too long
@@ -470,58 +375,39 @@ class Patience(Write):
             if i - best >= patience: break
         return i + 1, best + 1
 
-    class wrong:
-        def at_the_first_rise(losses, patience):
-            "this stops at the first checkpoint that is not better; `patience` says how many are forgiven"
-            return _stop(losses, 1)
+    def model(losses, patience, better=lambda loss, best: loss < best, forgiven=lambda patience: patience, start=1,
+              give=lambda last, best: (last, best)):
+        best = 0
+        for i, loss in enumerate(losses):
+            if better(loss, losses[best]): best = i
+            if i - best >= forgiven(patience): break
+        return give(start + i, start + best)
 
-        def than_the_one_before(losses, patience):
-            "each loss is compared with the one before; it must be better than the *best* so far"
-            worse = 0
-            for i, loss in enumerate(losses):
-                worse = worse + 1 if i and loss >= losses[i - 1] else 0
-                if worse >= patience: break
-            return i + 1, losses.index(min(losses[:i + 1])) + 1
-
-        def never_forgiven(losses, patience):
-            "all checkpoints without progress are counted; a new best loss sets the count back to 0"
-            worse = 0
-            for i, loss in enumerate(losses):
-                worse += bool(i) and loss >= min(losses[:i])
-                if worse >= patience: break
-            return i + 1, losses.index(min(losses[:i + 1])) + 1
-
-        def one_too_late(losses, patience):
-            "one checkpoint too late: with `patience` of them without a better loss it is enough (≥, not >)"
-            return _stop(losses, patience, late=1)
-
-        def one_too_early(losses, patience):
-            "one checkpoint too early: the best one itself does not count as one without progress"
-            return _stop(losses, patience, late=-1)
-
-        def equal_is_better(losses, patience):
-            "an equal loss is taken for a better one: `<`, not `<=`"
-            return _stop(losses, patience, lambda loss, best: loss <= best)
-
-        def from_zero(losses, patience):
-            "counted from 0, but the task asks for numbers from 1"
-            return tuple(n - 1 for n in _stop(losses, patience))
-
-        def best_of_all(losses, patience):
-            "the best one lies after the end of the run: look only at the checkpoints that it has made"
-            return _stop(losses, patience)[0], losses.index(min(losses)) + 1
-
-        def never(losses, patience):
-            "this run never stops early"
-            return len(losses), losses.index(min(losses)) + 1
-
-        def exchanged(losses, patience):
-            "the two are exchanged: the last checkpoint comes first, then the best one"
-            return _stop(losses, patience)[::-1]
-
-        def last_alone(losses, patience):
-            "that is the last checkpoint; give back a pair: the last one and the best one"
-            return _stop(losses, patience)[0]
+    faults = {
+        'better': [('equal-is-better', lambda loss, best: loss <= best,
+                    "an equal loss is taken for a better one: `<`, not `<=`")],
+        'forgiven': [
+            ('at-the-first-rise', lambda patience: 1,
+             "this stops at the first checkpoint that is not better; `patience` says how many are forgiven"),
+            ('one-too-late', lambda patience: patience + 1,
+             "one checkpoint too late: with `patience` of them without a better loss it is enough (≥, not >)"),
+            ('one-too-early', lambda patience: patience - 1,
+             "one checkpoint too early: the best one itself does not count as one without progress")],
+        'start': [('from-zero', 0, "counted from 0, but the task asks for numbers from 1")],
+        'give': [
+            ('exchanged', lambda last, best: (best, last),
+             "the two are exchanged: the last checkpoint comes first, then the best one"),
+            ('last-alone', lambda last, best: last,
+             "that is the last checkpoint; give back a pair: the last one and the best one")],
+        'whole': [
+            ('than-the-one-before', partial(_count, worse=lambda n, x, i: n + 1 if i and x[i] >= x[i - 1] else 0),
+             "each loss is compared with the one before; it must be better than the *best* so far"),
+            ('never-forgiven', partial(_count, worse=lambda n, x, i: n + (i > 0 and x[i] >= min(x[:i]))),
+             "all checkpoints without progress are counted; a new best loss sets the count back to 0"),
+            ('best-of-all', lambda x, patience: (Patience.right(x, patience)[0], x.index(min(x)) + 1),
+             "the best one lies after the end of the run: look only at the checkpoints that it has made"),
+            ('never', lambda losses, patience: (len(losses), losses.index(min(losses)) + 1),
+             "this run never stops early")]}
 
 # %% ../../../nbs/course/tasks/14_training.ipynb #73fd7551
 class _Adam(_Descent):
@@ -567,10 +453,6 @@ class _Run:
             if hasattr(part, 'load_state_dict'): part.load_state_dict(value)
             else: setattr(self, name, value)
 
-def _state(run, *names): # Entries of a snapshot as they are, without a copy
-    found = {'model': run.model.state_dict(), 'optimizer': run.optimizer.state_dict(), 'step': run.step}
-    return {name: found[name] for name in names}
-
 class Snapshot(Write):
     """The same run
 
@@ -609,54 +491,31 @@ class Snapshot(Write):
     def right(run):
         return deepcopy({'model': run.model.state_dict(), 'optimizer': run.optimizer.state_dict(), 'step': run.step})
 
-    class wrong:
-        def weights_alone(run):
-            "Adam's running means and the number of the step are missing: rate, batches and means begin anew"
-            return deepcopy(_state(run, 'model'))
+    def model(run, names=('model', 'optimizer', 'step'), copy=lambda name, state: deepcopy(state)):
+        found = {'model': run.model.state_dict(), 'optimizer': run.optimizer.state_dict(), 'step': run.step}
+        return {name: copy(name, found[name]) for name in names}
 
-        def no_optimizer(run):
-            "Adam's running means are missing: they begin at 0, and the run takes another way: `optimizer`"
-            return deepcopy(_state(run, 'model', 'step'))
-
-        def no_step(run):
-            "the number of the step is missing: learning rate and batches begin anew"
-            return deepcopy(_state(run, 'model', 'optimizer'))
-
-        def no_model(run):
-            "the weights themselves are missing"
-            return deepcopy(_state(run, 'optimizer', 'step'))
-
-        def not_copied(run):
-            "the dicts hold the tensors themselves, and the run has changed them since: take a `deepcopy`"
-            return _state(run, 'model', 'optimizer', 'step')
-
-        def optimizer_not_copied(run):
-            "the weights are copied; but Adam's means are the tensors themselves, and the run has changed them since"
-            return _state(run, 'optimizer', 'step') | deepcopy(_state(run, 'model'))
-
-        def model_not_copied(run):
-            "Adam's means are copied; but the weights are the tensors themselves, and the run has changed them since"
-            return _state(run, 'model', 'step') | deepcopy(_state(run, 'optimizer'))
-
-        def weights_alone_not_copied(run):
-            "`state_dict` holds the tensors themselves, which the run has changed since; and Adam and step are missing"
-            return _state(run, 'model')
-
-        def no_step_not_copied(run):
-            "the number of the step is missing; and `state_dict` holds the tensors themselves, which have changed since"
-            return _state(run, 'model', 'optimizer')
-
-        def no_optimizer_not_copied(run):
-            "what Adam remembers is missing; and `state_dict` holds the tensors themselves, which have changed since"
-            return _state(run, 'model', 'step')
-
-        def step_alone(run):
-            "the number alone is not enough: the weights, and what Adam remembers, cannot be computed from it"
-            return _state(run, 'step')
-
-        def module_itself(run):
-            "that is the module itself; its numbers are given by `run.model.state_dict()`"
-            return {'model': run.model}
+    faults = {
+        'names': [
+            ('weights-alone', ('model',),
+             "Adam's running means and the number of the step are missing: rate, batches and means begin anew"),
+            ('no-optimizer', ('model', 'step'),
+             "Adam's running means are missing: they begin at 0, and the run takes another way: `optimizer`"),
+            ('no-step', ('model', 'optimizer'),
+             "the number of the step is missing: learning rate and batches begin anew"),
+            ('no-model', ('optimizer', 'step'), "the weights themselves are missing"),
+            ('step-alone', ('step',),
+             "the number alone is not enough: the weights, and what Adam remembers, cannot be computed from it")],
+        'copy': [
+            ('not-copied', lambda name, state: state,
+             "the dicts hold the tensors themselves, and the run has changed them since: take a `deepcopy`"),
+            ('optimizer-not-copied', lambda name, state: state if name == 'optimizer' else deepcopy(state),
+             "the weights are copied; but Adam's means are the tensors themselves, and the run has changed them since"),
+            ('model-not-copied', lambda name, state: state if name == 'model' else deepcopy(state),
+             "Adam's means are copied; but the weights are the tensors themselves, and the run has changed them "
+             "since")],
+        'whole': [('module-itself', lambda run: {'model': run.model},
+                   "that is the module itself; its numbers are given by `run.model.state_dict()`")]}
 
 # %% ../../../nbs/course/tasks/14_training.ipynb #fda52e8d
 class OtherSeed(Value):
