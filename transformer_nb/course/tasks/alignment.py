@@ -9,8 +9,11 @@ __all__ = ['Aer', 'Align', 'EmStep', 'AerByHand', 'SecondTurn', 'BothSides', 'Ab
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #ea224c23
 from collections import Counter, defaultdict
+from functools import partial, reduce
+from itertools import product
 
 import torch
+import torch.nn.functional as F
 
 from ..exercises import Value, Write, localized
 from ...decode.alignment import between_words, word_ids
@@ -23,10 +26,14 @@ def _case(g, right, wrong, missed, possible):
     sure, rest = {*links[:right + missed]}, links[right + missed:]
     return {*links[:right], *rest[:wrong + 1]}, sure, {*rest[wrong:]}
 
-def _sums(found, sure, possible):
+def _sums(found, sure, possible, P):
     "Sizes of all sets, over the sentences: found, sure, possible, found and sure, found and possible."
-    rows = [(a, s, s | p) for a, s, p in zip(found, sure, possible or sure)]
+    rows = [(a, s, P(s, p)) for a, s, p in zip(found, sure, possible or sure)]
     return [sum(x) for x in zip(*((len(a), len(s), len(p), len(a & s), len(a & p)) for a, s, p in rows))]
+
+def _mean_of_sentences(found, sure, possible=None):
+    rates = [Aer.model([a], [s], [p]) for a, s, p in zip(found, sure, possible or sure)]
+    return sum(rates)/len(rates)
 
 class Aer(Write):
     """The alignment error rate
@@ -46,72 +53,38 @@ class Aer(Write):
         yield cases((6, 3, 1, 4), (2, 2, 7, 1), (5, 0, 1, 2))
         yield cases((3, 1, 2, 6), (8, 5, 1, 2))
 
-    class wrong:
-        def f1(found, sure, possible=None):
-            "that is how much is right; the error rate is one minus it"
-            return 1 - _rate(found, sure, possible)
+    def model(found, sure, possible=None, P=lambda s, p: s | p,
+              share=lambda a, s, p, in_s, in_p: (in_s + in_p)/(a + s), rate=lambda share: 1 - share, scale=1):
+        return scale*rate(share(*_sums(found, sure, possible, P)))
 
-        def without_one(found, sure, possible=None):
-            "each link found counts in |A ∩ S| *and* in |A ∩ P|: with the first alone, nothing better than ½ is reached"
-            a, s, _, hits, _ = _sums(found, sure, possible)
-            return 1 - hits/(a + s)
-
-        def of_what_was_found(found, sure, possible=None):
-            "that is one minus the precision: what is missing costs nothing, and a single sure link would be perfect"
-            a, _, _, hits, _ = _sums(found, sure, possible)
-            return 1 - hits/a
-
-        def of_possible_ones(found, sure, possible=None):
-            "that is one minus the precision: what is missing costs nothing, and a single sure link would be perfect"
-            a, _, _, _, near = _sums(found, sure, possible)
-            return 1 - near/a
-
-        def of_what_is_sure(found, sure, possible=None):
-            "that is one minus the recall: wrong links cost nothing, and linking everything would be perfect"
-            _, s, _, hits, _ = _sums(found, sure, possible)
-            return 1 - hits/s
-
-        def mean_of_sentences(found, sure, possible=None):
-            "that is the mean over the sentences; add up the numbers of all sentences, and divide once"
-            rates = [_rate([a], [s], p and [p]) for a, s, p in zip(found, sure, possible or [None]*len(sure))]
-            return sum(rates)/len(rates)
-
-        def possible_ignored(found, sure, possible=None):
-            "`possible` is not used: a link that is merely possible counts once in the numerator"
-            return _rate(found, sure, None)
-
-        def possible_alone(found, sure, possible=None):
-            "the links in `possible` are taken for all of P; the sure ones belong to P, too: `s | p`"
-            a, s, _, hits, _ = _sums(found, sure, possible)
-            return 1 - (hits + sum(len(x & y) for x, y in zip(found, possible or sure)))/(a + s)
-
-        def possible_counts_as_sure(found, sure, possible=None):
-            "a link that is merely possible need not be found: divide by |A| + |S|"
-            a, s, p, hits, near = _sums(found, sure, possible)
-            return 1 - (hits + near)/(a + p)
-
-        def only_possible(found, sure, possible=None):
-            "a link that is merely possible counts once, a sure one twice: the numerator has |A ∩ S|, too"
-            a, s, _, _, near = _sums(found, sure, possible)
-            return 1 - 2*near/(a + s)
-
-        def union(found, sure, possible=None):
-            "that divides by what is in A *or* S; the formula divides by the sum of both sizes"
-            a, s, _, hits, _ = _sums(found, sure, possible)
-            return 1 - hits/(a + s - hits)
-
-        def one_bag(found, sure, possible=None):
-            "all sentences were thrown together: the link (0, 0) of one sentence is not that of another"
-            bag = [set().union(*links) for links in (found, sure, possible or sure)]
-            return _rate(*([links] for links in bag))
-
-        def percent(found, sure, possible=None):
-            "right, but in percent: give a number from 0 to 1"
-            return 100*_rate(found, sure, possible)
-
-def _rate(found, sure, possible):
-    a, s, _, hits, near = _sums(found, sure, possible)
-    return 1 - (hits + near)/(a + s)
+    faults = {
+        'P': [
+            ('possible-ignored', lambda s, p: s,
+             "`possible` is not used: a link that is merely possible counts once in the numerator"),
+            ('possible-alone', lambda s, p: p,
+             "the links in `possible` are taken for all of P; the sure ones belong to P, too: `s | p`")],
+        'share': [
+            ('without-one', lambda a, s, p, in_s, in_p: in_s/(a + s),
+             "each link found counts in |A ∩ S| *and* in |A ∩ P|: with the first alone, nothing better than ½ is "
+             "reached"),
+            ('possible-counts-as-sure', lambda a, s, p, in_s, in_p: (in_s + in_p)/(a + p),
+             "a link that is merely possible need not be found: divide by |A| + |S|"),
+            ('only-possible', lambda a, s, p, in_s, in_p: 2*in_p/(a + s),
+             "a link that is merely possible counts once, a sure one twice: the numerator has |A ∩ S|, too"),
+            ('union', lambda a, s, p, in_s, in_p: in_s/(a + s - in_s),
+             "that divides by what is in A *or* S; the formula divides by the sum of both sizes")],
+        'rate': [('f1', lambda share: share, "that is how much is right; the error rate is one minus it")],
+        'scale': [('percent', 100, "that is in percent: give a number from 0 to 1")],
+        'whole': [
+            ('of-what-was-found', partial(model, share=lambda a, s, p, in_s, in_p: in_s/a),
+             partial(model, share=lambda a, s, p, in_s, in_p: in_p/a),
+             "that is one minus the precision: what is missing costs nothing, and a single sure link would be perfect"),
+            ('of-what-is-sure', partial(model, share=lambda a, s, p, in_s, in_p: in_s/s),
+             "that is one minus the recall: wrong links cost nothing, and linking everything would be perfect"),
+            ('mean-of-sentences', _mean_of_sentences,
+             "that is the mean over the sentences; add up the numbers of all sentences, and divide once"),
+            ('one-bag', lambda *links: Aer.model(*([set().union(*sentences)] for sentences in links)),
+             "all sentences were thrown together: the link (0, 0) of one sentence is not that of another")]}
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #f135f56d
 def _pieces(*sizes): return [f"{'' if k else '▁'}w{i}{k}" for i, n in enumerate(sizes) for k in range(n)] + ['</s>']
@@ -124,9 +97,18 @@ def _plain(links):
 
 def _weights(g, *shape): return (2*torch.randn(*shape, generator=g)).softmax(-1)
 
+def _turned(links): return {(j, i) for i, j in links}
+
 def _rows(maps, fed): return maps['cross'][:, :, 1:] if fed else maps['cross'][:, :, :-1]
 
-def _words(maps, fed): return between_words(_rows(maps, fed), maps['target'][:-1], maps['source'])
+def _words(rows, maps, fed=False): return between_words(rows, maps['target'][:-1], maps['source'])
+
+def _all_words(maps): return between_words(maps['cross'], maps['target'], maps['source'])
+
+def _largest_piece(rows, maps, fed):
+    ids = torch.tensor(word_ids(maps['source']))
+    columns = torch.stack([rows[..., ids == i].amax(-1) for i in range(int(ids.max()) + 1)], -1)
+    return between_words(columns, maps['target'][:-1], ['▁']*columns.shape[-1])
 
 def _links(best, end=None):
     "Sets of links from the number of a source word for each target word, per layer and head."
@@ -168,89 +150,50 @@ def align(
         for head in (head for layer in found or [] if isinstance(layer, list) for head in layer): _plain(head)
         return found
 
-    class wrong:
-        def other_row(maps, fed=False):
-            "the rows are exchanged: row 0 *predicts* the first piece, and row 1 was fed with it"
-            words = _words(maps, not fed)
-            return _links(words.argmax(-1), words.shape[-1] - 1)
+    def model(maps, fed=False, rows=_rows, words=_words,
+              choose=lambda words: _links(words.argmax(-1), words.shape[-1] - 1), give=lambda links: links):
+        heads = choose(words(rows(maps, fed), maps, fed))
+        return [[give(links) for links in layer] for layer in heads]
 
-        def always_predicts(maps, fed=False):
-            "`fed` is not used: the row that was fed with a piece is the next one"
-            words = _words(maps, False)
-            return _links(words.argmax(-1), words.shape[-1] - 1)
-
-        def always_fed(maps, fed=False):
-            "`fed` is not used: row 0 predicts the first piece, row 1 was fed with it"
-            words = _words(maps, True)
-            return _links(words.argmax(-1), words.shape[-1] - 1)
-
-        def end_linked(maps, fed=False):
-            "what points at `</s>` points at no word: leave this link out"
-            return _links(_words(maps, fed).argmax(-1))
-
-        def end_forbidden(maps, fed=False):
-            "`</s>` was taken away first, so that each word is linked; a word that points there must have *no* link"
-            return _links(_words(maps, fed)[..., :-1].argmax(-1))
-
-        def turned_round(maps, fed=False):
-            "the links are turned round: a link is (source word, target word)"
-            return [[{(j, i) for i, j in head} for head in layer] for layer in Align.answer()(maps, fed)]
-
-        def by_columns(maps, fed=False):
-            "here each *source* word chooses; each target word does: the largest weight of a row"
-            best = _words(maps, fed)[..., :-1].argmax(-2).tolist()
-            return [[{(i, j) for i, j in enumerate(head)} for head in layer] for layer in best]
-
-        def pieces(maps, fed=False):
-            "these are numbers of pieces; a link is between words: `between_words`"
-            return _links(_rows(maps, fed).argmax(-1), len(maps['source']) - 1)
-
-        def columns_averaged(maps, fed=False):
-            "the columns of a word were averaged, so words of many pieces are rarely chosen: sum them"
-            sizes = torch.tensor([*Counter(word_ids(maps['source'])).values()])
-            return _links((_words(maps, fed)/sizes).argmax(-1), len(sizes) - 1)
-
-        def largest_piece(maps, fed=False):
-            "of each word only the piece with the largest weight counts: sum the columns of a word first"
-            ids = torch.tensor(word_ids(maps['source']))
-            rows = torch.stack([_rows(maps, fed)[..., ids == i].amax(-1) for i in range(int(ids.max()) + 1)], -1)
-            rows = between_words(rows, maps['target'][:-1], ['▁']*rows.shape[-1])
-            return _links(rows.argmax(-1), int(ids.max()))
-
-        def shifted_words(maps, fed=False):
-            "the map of words was shifted by a whole word: choose the rows of *pieces* first, and make words of them"
-            words = between_words(maps['cross'], maps['target'], maps['source'])
-            words = words[:, :, 1:] if fed else words[:, :, :-1]
-            return _links(words.argmax(-1), words.shape[-1] - 1)
-
-        def shifted_names(maps, fed=False):
-            "the names were shifted with the rows: the row that was fed with a piece bears the name of *this* piece"
-            names = maps['target'][1:] if fed else maps['target'][:-1]
-            words = between_words(_rows(maps, fed), names, maps['source'])
-            return _links(words.argmax(-1), words.shape[-1] - 1)
-
-        def row_of_the_end(maps, fed=False):
-            "the row that predicts `</s>` belongs to no word: leave it out"
-            if fed: return Align.answer()(maps, fed)
-            words = between_words(maps['cross'], maps['target'], maps['source'])
-            return _links(words.argmax(-1), words.shape[-1] - 1)
-
-        def lists(maps, fed=False):
-            "right, but these are lists; give a *set* of links, so that `&` and `len` can compare it"
-            return [[sorted(head) for head in layer] for layer in Align.answer()(maps, fed)]
+    faults = {
+        'rows': [
+            ('other-row', lambda maps, fed: _rows(maps, not fed),
+             "the rows are exchanged: row 0 *predicts* the first piece, and row 1 was fed with it"),
+            ('always-predicts', lambda maps, fed: _rows(maps, False),
+             "`fed` is not used: the row that was fed with a piece is the next one"),
+            ('always-fed', lambda maps, fed: _rows(maps, True),
+             "`fed` is not used: row 0 predicts the first piece, row 1 was fed with it")],
+        'words': [
+            ('pieces', lambda rows, maps, fed: rows,
+             "these are numbers of pieces; a link is between words: `between_words`"),
+            ('columns-averaged',
+             lambda rows, maps, fed: _words(rows, maps)/torch.tensor([*Counter(word_ids(maps['source'])).values()]),
+             "the columns of a word were averaged, so words of many pieces are rarely chosen: sum them"),
+            ('largest-piece', _largest_piece,
+             "of each word only the piece with the largest weight counts: sum the columns of a word first"),
+            ('shifted-words', lambda rows, maps, fed: _rows(dict(cross=_all_words(maps)), fed),
+             "the map of words was shifted by a whole word: choose the rows of *pieces* first, and make words of them"),
+            ('shifted-names',
+             lambda rows, maps, fed: between_words(rows, maps['target'][fed:][:rows.shape[2]], maps['source']),
+             "the names were shifted with the rows: the row that was fed with a piece bears the name of *this* piece"),
+            ('row-of-the-end', lambda rows, maps, fed: _words(rows, maps) if fed else _all_words(maps),
+             "the row that predicts `</s>` belongs to no word: leave it out")],
+        'choose': [
+            ('end-linked', lambda words: _links(words.argmax(-1)),
+             "what points at `</s>` points at no word: leave this link out"),
+            ('end-forbidden', lambda words: _links(words[..., :-1].argmax(-1)),
+             "`</s>` was taken away first, so that each word is linked; a word that points there must have *no* link"),
+            ('by-columns',
+             lambda words: [[{*enumerate(best)} for best in layer] for layer in words[..., :-1].argmax(-2).tolist()],
+             "here each *source* word chooses; each target word does: the largest weight of a row")],
+        'give': [
+            ('turned-round', _turned, "the links are turned round: a link is (source word, target word)"),
+            ('lists', sorted, "these are lists; give a *set* of links, so that `&` and `len` can compare it")]}
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #3019af1e
-def _turn(pairs, p, share, total):
-    "One turn with another E (`share` of a word f among the words of a sentence) and another M (`total` of a count)."
-    counts = Counter()
-    for source, target in pairs:
-        for f in target:
-            for e in source: counts[e, f] += share(p, e, f, source, target)
-    sums = Counter()
-    for (e, f), n in counts.items(): sums[total(e, f)] += n
-    return {(e, f): n/sums[total(e, f)] for (e, f), n in counts.items()}
-
 def _share(p, e, f, source, target): return p[e, f]/sum(p[x, f] for x in source)
+
+def _best(p, e, f, source, target): return float(e == max(source, key=lambda x: p[x, f]))
 
 class EmStep(Write):
     """One turn of E and M
@@ -289,83 +232,56 @@ def em_step(
                     totals[e] += p[e, f]/total
         return {(e, f): n/totals[e] for (e, f), n in counts.items()}
 
-    class wrong:
-        def shared_by_english(pairs, p):
-            """each English word was shared out among the German words; it is each *German* word that is shared out
-            among the English words of its sentence"""
-            return _turn(pairs, p, lambda p, e, f, source, target: p[e, f]/sum(p[e, x] for x in target), lambda e, f: e)
+    def model(pairs, p, words=list, share=_share, add=lambda before, share: before + share, total=lambda e, f: e,
+              divide=lambda count, total, n: count/(total or 1)):  # a word may have won nothing
+        counts, totals = Counter(), Counter()
+        for source, target in pairs:
+            source, target = words(source), words(target)
+            for e, f in product(source, target):
+                found = share(p, e, f, source, target)
+                counts[e, f] = add(counts[e, f], found)
+                totals[total(e, f)] += found
+        return {(e, f): divide(count, totals[total(e, f)], len(pairs)) for (e, f), count in counts.items()}
 
-        def sums_of_german(pairs, p):
-            "the numbers of each *German* word sum to 1 here; p(f | e) is divided by the sum for each English word"
-            return _turn(pairs, p, _share, lambda e, f: f)
-
-        def sums_of_all(pairs, p):
-            "all numbers together sum to 1 here; those of each English word do"
-            return _turn(pairs, p, _share, lambda e, f: 0)
-
-        def not_divided(pairs, p):
-            "these are the counts; divide each by the sum for its English word"
-            counts = Counter()
-            for source, target in pairs:
-                for f in target:
-                    for e in source: counts[e, f] += _share(p, e, f, source, target)
-            return dict(counts)
-
-        def no_shares(pairs, p):
-            "the shares are missing: each German word has *one* to give away, so divide p by the sum in its sentence"
-            return _turn(pairs, p, lambda p, e, f, source, target: p[e, f], lambda e, f: e)
-
-        def equal_shares(pairs, p):
-            "the shares do not depend on the table, so it never changes: they are in proportion to p"
-            return _turn(pairs, p, lambda p, e, f, source, target: 1/len(source), lambda e, f: e)
-
-        def whole_links(pairs, p):
-            "each pair of words in a sentence counts as a whole link; in E, a German word is shared out by the table"
-            return _turn(pairs, p, lambda p, e, f, source, target: 1, lambda e, f: e)
-
-        def best_takes_all(pairs, p):
-            "the most likely English word gets all of a German one; E shares it out (this is called *hard* EM)"
-            def best(p, e, f, source, target): return float(e == max(source, key=lambda x: p[x, f]))
-            return _turn(pairs, p, best, lambda e, f: e)
-
-        def each_sentence_anew(pairs, p):
-            "the counts begin anew with each sentence: add up all of them, and divide once, at the end"
-            return {k: v for pair in pairs for k, v in _turn([pair], p, _share, lambda e, f: e).items()}
-
-        def only_e(pairs, p):
-            "that is E alone, and a later share replaces an earlier one: add them up, then divide"
-            return {(e, f): _share(p, e, f, *pair) for pair in pairs for f in pair[1] for e in pair[0]}
-
-        def overwritten(pairs, p):
-            "a later share of the same two words replaces the earlier one: `+=`, not `=`"
-            counts, totals = {}, Counter()
-            for source, target in pairs:
-                for e, f in ((e, f) for f in target for e in source):
-                    counts[e, f] = _share(p, e, f, source, target)
-                    totals[e] += counts[e, f]
-            return {(e, f): n/totals[e] for (e, f), n in counts.items()}
-
-        def sets_of_words(pairs, p):
-            "a word that comes twice in a sentence counts twice: no sets of words"
-            return EmStep.right([(sorted({*source}), sorted({*target})) for source, target in pairs], p)
-
-        def by_sentences(pairs, p):
-            "the counts are divided by the number of sentences; divide each by the sum for its English word"
-            return {key: n/len(pairs) for key, n in EmStep.wrong.not_divided(pairs, p).items()}
-
-        def table_in_use(pairs, p):
-            "the table was changed while the sentences were counted: all of them see the old one"
-            p = dict(p)
-            for pair in pairs: p |= _turn([pair], p, _share, lambda e, f: e)
-            return p
-
-        def two_turns(pairs, p):
-            "that is one turn too many"
-            return EmStep.right(pairs, EmStep.right(pairs, p))
-
-        def not_turned(pairs, p):
-            "that is the old table"
-            return p
+    faults = {
+        'words': [
+            ('sets-of-words', lambda side: sorted({*side}),
+             "a word that comes twice in a sentence counts twice: no sets of words")],
+        'share': [
+            ('shared-by-english', lambda p, e, f, source, target: p[e, f]/sum(p[e, x] for x in target),
+             "each English word was shared out among the German words; it is each *German* word that is shared out "
+             "among the English words of its sentence"),
+            ('no-shares', lambda p, e, f, source, target: p[e, f],
+             "the shares are missing: each German word has *one* to give away, so divide p by the sum in its sentence"),
+            ('equal-shares', lambda p, e, f, source, target: 1/len(source),
+             "the shares do not depend on the table, so it never changes: they are in proportion to p"),
+            ('whole-links', lambda p, e, f, source, target: 1,
+             "each pair of words in a sentence counts as a whole link; in E, a German word is shared out by the table"),
+            ('best-takes-all', _best,
+             "the most likely English word gets all of a German one; E shares it out (this is called *hard* EM)")],
+        'add': [
+            ('overwritten', lambda before, share: share,
+             "a later share of the same two words replaces the earlier one: `+=`, not `=`")],
+        'total': [
+            ('sums-of-german', lambda e, f: f,
+             "the numbers of each *German* word sum to 1 here; p(f | e) is divided by the sum for each English word"),
+            ('sums-of-all', lambda e, f: 0, "all numbers together sum to 1 here; those of each English word do")],
+        'divide': [
+            ('not-divided', lambda count, total, n: count,
+             "these are the counts; divide each by the sum for its English word"),
+            ('by-sentences', lambda count, total, n: count/n,
+             "the counts are divided by the number of sentences; divide each by the sum for its English word")],
+        'whole': [
+            ('best-takes-all',
+             lambda pairs, p: {link: n for link, n in EmStep.model(pairs, p, share=_best).items() if n > 0},
+             "the most likely English word gets all of a German one; E shares it out (this is called *hard* EM)"),
+            ('each-sentence-anew',
+             lambda pairs, p: {link: n for pair in pairs for link, n in EmStep.right([pair], p).items()},
+             "the counts begin anew with each sentence: add up all of them, and divide once, at the end"),
+            ('table-in-use', lambda pairs, p: reduce(lambda p, pair: p | EmStep.right([pair], p), pairs, p),
+             "the table was changed while the sentences were counted: all of them see the old one"),
+            ('two-turns', lambda pairs, p: EmStep.right(pairs, EmStep.right(pairs, p)), "that is one turn too many"),
+            ('not-turned', lambda pairs, p: p, "that is the old table")]}
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #45d05f70
 class AerByHand(Value):
@@ -413,18 +329,20 @@ class SecondTurn(Value):
         2/3: ('house-share', "that is the share of *house* in *Haus*")}.items() for n in (value, round(value, 2))}
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #05da1e2f
-def _by_rows(weights): return {(int(i), j) for j, i in enumerate(weights.argmax(1))}
-
-def _by_columns(weights): return {(i, int(j)) for i, j in enumerate(weights.argmax(0))}
-
-def _both(weights): return _by_rows(weights), _by_columns(weights)
-
 _CROSSED = [[.5, .48, .01, .01, 0.], [.3, .36, .2, .04, .1], [.45, .05, .2, .3, 0.], [.1, .1, .7, .1, 0.]]
 
-def _keep(german, english):
+def _named(weights): # By the German words, by the English ones
+    return {(i, j) for j, i in enumerate(weights.argmax(1).tolist())}, {*enumerate(weights.argmax(0).tolist())}
+
+def _keep(german, english, free=lambda i, j, sure: all(i != e and j != g for e, g in sure)):
     sure = german & english
-    taken = {i for i, _ in sure}, {j for _, j in sure}
-    return sure | {(i, j) for i, j in german | english if i not in taken[0] and j not in taken[1]}
+    return sure | {(i, j) for i, j in german | english if free(i, j, sure)}
+
+def _one_after_the_other(german, english):
+    kept = german & english
+    for i, j in sorted(german | english):
+        if all(i != e and j != g for e, g in kept): kept.add((i, j))
+    return kept
 
 class BothSides(Write):
     """From both sides
@@ -471,73 +389,42 @@ def both_sides(
         taken = {i for i, _ in sure}, {j for _, j in sure}
         return sure | {(i, j) for i, j in german | english if i not in taken[0] and j not in taken[1]}
 
-    class wrong:
-        def german_alone(weights):
-            "only the German words name here; let each English word name a German one, too"
-            return _by_rows(weights)
+    def model(weights, name=_named, keep=_keep, give=lambda links: links): return give(keep(*name(weights)))
 
-        def english_alone(weights):
-            "only the English words name here; let each German word name an English one, too"
-            return _by_columns(weights)
-
-        def union(weights):
-            "that is the union: what only one side names is kept only if *both* words have no sure link"
-            german, english = _both(weights)
-            return german | english
-
-        def intersection(weights):
-            "these are the sure links; add those whose two words both have none"
-            german, english = _both(weights)
-            return german & english
-
-        def free_german(weights):
-            "only the German word is asked whether it is free; both words must be"
-            german, english = _both(weights)
-            taken = {j for _, j in german & english}
-            return (german & english) | {(i, j) for i, j in german | english if j not in taken}
-
-        def free_english(weights):
-            "only the English word is asked whether it is free; both words must be"
-            german, english = _both(weights)
-            taken = {i for i, _ in german & english}
-            return (german & english) | {(i, j) for i, j in german | english if i not in taken}
-
-        def only_one_side(weights):
-            "that is what exactly one side names; the links that *both* name are the sure ones"
-            german, english = _both(weights)
-            return german ^ english
-
-        def turned_round(weights):
-            "the links are turned round: a link is (English word, German word), and the English words are the columns"
-            return {(j, i) for i, j in BothSides.right(weights)}
-
-        def english_turned(weights):
-            "the links of one side are turned round: (English word, German word) on both sides"
-            return _keep(_by_rows(weights), {(j, i) for i, j in _by_columns(weights)})
-
-        def german_turned(weights):
-            "the links of one side are turned round: (English word, German word) on both sides"
-            return _keep({(j, i) for i, j in _by_rows(weights)}, _by_columns(weights))
-
-        def one_after_the_other(weights):
-            "a link that has just been added takes its words away from the others here; only the *sure* links do"
-            german, english = _both(weights)
-            kept = german & english
-            for i, j in sorted((german | english) - kept):
-                if i not in {i for i, _ in kept} and j not in {j for _, j in kept}: kept.add((i, j))
-            return kept
-
-        def of_german(weights):
-            "only what the German words name is added; what the English words name counts as well"
-            german, english = _both(weights)
-            return (german & english) | (BothSides.right(weights) & german)
-
-        def of_english(weights):
-            "only what the English words name is added; what the German words name counts as well"
-            german, english = _both(weights)
-            return (german & english) | (BothSides.right(weights) & english)
+    faults = {
+        'keep': [
+            ('german-alone', lambda german, english: german,
+             "only the German words name here; let each English word name a German one, too"),
+            ('english-alone', lambda german, english: english,
+             "only the English words name here; let each German word name an English one, too"),
+            ('union', set.union,
+             "that is the union: what only one side names is kept only if *both* words have no sure link"),
+            ('intersection', set.intersection, "these are the sure links; add those whose two words both have none"),
+            ('free-german', partial(_keep, free=lambda i, j, sure: all(j != g for e, g in sure)),
+             "only the German word is asked whether it is free; both words must be"),
+            ('free-english', partial(_keep, free=lambda i, j, sure: all(i != e for e, g in sure)),
+             "only the English word is asked whether it is free; both words must be"),
+            ('only-one-side', set.symmetric_difference,
+             "that is what exactly one side names; the links that *both* name are the sure ones"),
+            ('one-after-the-other', _one_after_the_other,
+             "a link that has just been added takes its words away from the others here; only the *sure* links do"),
+            ('of-german', lambda german, english: _keep(german, english) & german,
+             "only what the German words name is added; what the English words name counts as well"),
+            ('of-english', lambda german, english: _keep(german, english) & english,
+             "only what the English words name is added; what the German words name counts as well")],
+        'give': [
+            ('turned-round', _turned,
+             "the links are turned round: a link is (English word, German word), and the English words are the "
+             "columns")],
+        'name': [
+            ('english-turned', lambda weights: (_named(weights)[0], _turned(_named(weights)[1])),
+             lambda weights: (_turned(_named(weights)[0]), _named(weights)[1]),
+             "the links of one side are turned round: (English word, German word) on both sides")]}
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #34019ce7
+def _largest(weights, words): # Where it stands in each row, among the columns of words
+    return F.one_hot(weights[:, words].argmax(1), weights.shape[1]).bool()
+
 class Above(Write):
     """All that is above a bound
 
@@ -577,60 +464,33 @@ def above(
 
     def right(weights, bound): return {(i, j) for j, i in (weights[:, :-1] > bound).nonzero().tolist()}
 
-    class wrong:
-        def largest_alone(weights, bound):
-            "that is the largest weight of each row, where it is above the bound; link *all* words above it"
-            values, best = weights.max(1)
-            return {(int(i), j) for j, (v, i) in enumerate(zip(values, best)) if v > bound and i < weights.shape[1] - 1}
+    def model(weights, bound, mark=lambda weights, bound: weights > bound, leave=lambda marks: marks[:, :-1],
+              give=lambda links: {(i, j) for j, i in links}):
+        return give(leave(mark(weights, bound)).nonzero().tolist())
 
-        def largest_without_end(weights, bound):
-            "that is the largest weight of each row, where it is above the bound; link *all* words above it"
-            values, best = weights[:, :-1].max(1)
-            return {(int(i), j) for j, (v, i) in enumerate(zip(values, best)) if v > bound}
-
-        def largest_or_end(weights, bound):
-            "that is the largest weight of each row, if it is above the bound; link *all* words above it, but no `</s>`"
-            values, best = weights.max(1)
-            return {(int(i), j) for j, (v, i) in enumerate(zip(values, best)) if v > bound}
-
-        def no_bound(weights, bound):
-            "that is the largest weight of each row; link *all* words whose weight is above the bound"
-            return {(int(i), j) for j, i in enumerate(weights.argmax(1))}
-
-        def largest_always(weights, bound):
-            "the largest weight is linked even where it is below the bound; a word may be without a link"
-            values, best = weights[:, :-1].max(1)
-            return Above.right(weights, bound) | {(int(i), j) for j, i in enumerate(best)}
-
-        def end_linked(weights, bound):
-            "`</s>` is no word: leave out the last column"
-            return {(i, j) for j, i in (weights > bound).nonzero().tolist()}
-
-        def last_row(weights, bound):
-            "the last *row* was left out; `</s>` is the last column"
-            return {(i, j) for j, i in (weights[:-1] > bound).nonzero().tolist()}
-
-        def last_row_and_column(weights, bound):
-            "one row too few: these are the rows of words already, and only `</s>` among the columns goes"
-            return {(i, j) for j, i in (weights[:-1, :-1] > bound).nonzero().tolist()}
-
-        def turned_round(weights, bound):
-            "the links are turned round: a link is (English word, German word), and the rows are German"
-            return {(j, i) for j, i in (weights[:, :-1] > bound).nonzero().tolist()}
-
-        def below(weights, bound):
-            "these are the pairs below the bound"
-            return {(i, j) for j, i in (weights[:, :-1] <= bound).nonzero().tolist()}
-
-        def divided_again(weights, bound):
-            "the rows were divided by their sum without `</s>`, so that a word that points there is linked all the same"
-            words = weights[:, :-1]/weights[:, :-1].sum(1, keepdim=True)
-            return {(i, j) for j, i in (words > bound).nonzero().tolist()}
-
-        def of_the_largest(weights, bound):
-            "the bound is compared with the weight itself, not with its share of the largest one"
-            words = weights[:, :-1]/weights[:, :-1].amax(1, keepdim=True)
-            return {(i, j) for j, i in (words > bound).nonzero().tolist()}
+    faults = {
+        'mark': [
+            ('largest-alone', lambda weights, bound: (weights > bound) & _largest(weights, slice(None)),
+             lambda weights, bound: (weights > bound) & _largest(weights, slice(-1)),
+             "that is the largest weight of each row, where it is above the bound; link *all* words above it"),
+            ('no-bound', lambda weights, bound: _largest(weights, slice(None)),
+             "that is the largest weight of each row; link *all* words whose weight is above the bound"),
+            ('largest-always', lambda weights, bound: (weights > bound) | _largest(weights, slice(-1)),
+             "the largest weight is linked even where it is below the bound; a word may be without a link"),
+            ('below', lambda weights, bound: weights <= bound, "these are the pairs below the bound"),
+            ('divided-again', lambda weights, bound: weights/weights[:, :-1].sum(1, keepdim=True) > bound,
+             "the rows were divided by their sum without `</s>`, so that a word that points there is linked all the "
+             "same"),
+            ('of-the-largest', lambda weights, bound: weights/weights[:, :-1].amax(1, keepdim=True) > bound,
+             "the bound is compared with the weight itself, not with its share of the largest one")],
+        'leave': [
+            ('end-linked', lambda marks: marks, "`</s>` is no word: leave out the last column"),
+            ('last-row', lambda marks: marks[:-1], "the last *row* was left out; `</s>` is the last column"),
+            ('last-row-and-column', lambda marks: marks[:-1, :-1],
+             "one row too few: these are the rows of words already, and only `</s>` among the columns goes")],
+        'give': [
+            ('turned-round', lambda links: {*map(tuple, links)},
+             "the links are turned round: a link is (English word, German word), and the rows are German")]}
 
 # %% ../../../nbs/course/tasks/19b_alignment.ipynb #34a378f3
 class OtherSide(Value):

@@ -13,17 +13,11 @@ from math import inf, log
 import torch
 import torch.nn.functional as F
 
-from ..exercises import Value, Write
+from ..exercises import Value, Write, allclose
 from ...decode.viewer import KINDS
 
 # %% ../../../nbs/course/tasks/19_attention_maps.ipynb #8015c3a8
 def _pieces(g, n): return [*(f'▁w{i}' for i in torch.randperm(90, generator=g)[:n].tolist()), '</s>']
-
-def _named(maps, decoder=lambda target, fed: (target, fed), cross=lambda source, target, fed: (target, source)):
-    "Names for all three kinds, with another decoder or another cross-attention."
-    source, target = maps['source'], maps['target']
-    fed = ['<s>', *target[:-1]]
-    return {'encoder': (source, source), 'decoder': decoder(target, fed), 'cross': cross(source, target, fed)}
 
 class Labels(Write):
     """What a row stands for
@@ -39,62 +33,44 @@ class Labels(Write):
         for n, m in (2, 3), (4, 2):
             for kind in KINDS: yield dict(source=_pieces(g, n), target=_pieces(g, m)), kind
 
-    class wrong:
-        def not_shifted(maps, kind):
-            """the decoder's columns are named like its rows, so pieces seem to look at themselves before they are
-            written: its input is shifted right and begins with `<s>`"""
-            return _named(maps, decoder=lambda target, fed: (target, target))[kind]
+    def model(maps, kind, decoder=lambda target, fed: (target, fed),
+              cross=lambda source, target, fed: (target, source), give=lambda names: names):
+        source, target = maps['source'], maps['target']
+        fed = ['<s>', *target[:-1]]
+        names = {'encoder': (source, source), 'decoder': decoder(target, fed), 'cross': cross(source, target, fed)}
+        return give(names[kind])
 
-        def shifted_left(maps, kind):
-            "the decoder's columns are shifted the wrong way: the row that predicts a piece was fed the one before it"
-            return _named(maps, decoder=lambda target, fed: (target, [*target[1:], '</s>']))[kind]
-
-        def fed_rows(maps, kind):
-            "the target rows are named after what they were fed with; name them after what they predict"
-            return _named(maps, lambda target, fed: (fed, fed), lambda source, target, fed: (fed, source))[kind]
-
-        def fed_rows_of_the_decoder(maps, kind):
-            "the decoder's rows are named after what they were fed with; only its columns are"
-            return _named(maps, decoder=lambda target, fed: (fed, fed))[kind]
-
-        def fed_rows_of_cross(maps, kind):
-            "the rows of the cross-attention are named after what they were fed with; name them after what they predict"
-            return _named(maps, cross=lambda source, target, fed: (fed, source))[kind]
-
-        def turned_names(maps, kind):
-            "turned round: rows are named after what they predict, and only the decoder's columns after what was fed"
-            return _named(maps, lambda target, fed: (fed, target), lambda source, target, fed: (fed, source))[kind]
-
-        def row_missing(maps, kind):
-            "the decoder lacks a row and `<s>`: its first row predicts the first piece, and was fed with `<s>`"
-            return _named(maps, decoder=lambda target, fed: (target[1:], target[:-1]))[kind]
-
-        def exchanged_cross(maps, kind):
-            "cross-attention: rows and columns are exchanged; the queries come from the decoder, keys from the source"
-            return _named(maps, cross=lambda source, target, fed: (source, target))[kind]
-
-        def exchanged_decoder(maps, kind):
-            "decoder: rows and columns are exchanged. The rows predict, the columns were fed"
-            return _named(maps, decoder=lambda target, fed: (fed, target))[kind]
-
-        def exchanged(maps, kind):
-            "rows and columns are exchanged: the rows are the queries"
-            return _named(maps)[kind][::-1]
-
-        def column_too_many(maps, kind):
-            "the decoder has a column too many: `</s>` is predicted, but never fed"
-            return _named(maps, decoder=lambda target, fed: (target, ['<s>', *target]))[kind]
-
-        def no_start(maps, kind):
-            "the decoder lacks a column: the position that predicts the first piece was fed with `<s>`"
-            return _named(maps, decoder=lambda target, fed: (target, target[:-1]))[kind]
-
-        def shifted_source(maps, kind):
-            "the source is not shifted: only the decoder's input is"
-            return _named(maps, cross=lambda source, target, fed: (target, ['<s>', *source[:-1]]))[kind]
+    faults = {
+        'decoder': [
+            ('not-shifted', lambda target, fed: (target, target),
+             "the decoder's columns are named like its rows, so pieces seem to look at themselves before they are "
+             "written: its input is shifted right and begins with `<s>`"),
+            ('shifted-left', lambda target, fed: (target, [*target[1:], '</s>']),
+             "the decoder's columns are shifted the wrong way: the row that predicts a piece was fed the one before "
+             "it"),
+            ('fed-rows-of-the-decoder', lambda target, fed: (fed, fed),
+             "the decoder's rows are named after what they were fed with; only its columns are"),
+            ('row-missing', lambda target, fed: (target[1:], target[:-1]),
+             "the decoder lacks a row and `<s>`: its first row predicts the first piece, and was fed with `<s>`"),
+            ('exchanged-decoder', lambda target, fed: (fed, target),
+             "decoder: rows and columns are exchanged. The rows predict, the columns were fed"),
+            ('column-too-many', lambda target, fed: (target, ['<s>', *target]),
+             "the decoder has a column too many: `</s>` is predicted, but never fed"),
+            ('no-start', lambda target, fed: (target, target[:-1]),
+             "the decoder lacks a column: the position that predicts the first piece was fed with `<s>`")],
+        'cross': [
+            ('fed-rows-of-cross', lambda source, target, fed: (fed, source),
+             "the rows of the cross-attention are named after what they were fed with; name them after what they "
+             "predict"),
+            ('exchanged-cross', lambda source, target, fed: (source, target),
+             "cross-attention: rows and columns are exchanged; the queries come from the decoder, keys from the "
+             "source"),
+            ('shifted-source', lambda source, target, fed: (target, ['<s>', *source[:-1]]),
+             "the source is not shifted: only the decoder's input is")],
+        'give': [('exchanged', lambda names: names[::-1], "rows and columns are exchanged: the rows are the queries")]}
 
 # %% ../../../nbs/course/tasks/19_attention_maps.ipynb #3e8323aa
-def _weights(g, *shape, sharp=2.): return (sharp*torch.randn(*shape, generator=g)).softmax(-1)
+def _weights(g, *shape): return (2*torch.randn(*shape, generator=g)).softmax(-1)
 
 def _causal(g, h, n):
     "The decoder's kind of weights: exactly 0 for what comes later."
@@ -108,6 +84,8 @@ def _mean(ids): return _members(ids)/_members(ids).sum(0)
 def _firsts(ids): return _members(ids)*(torch.tensor([-1, *ids[:-1]]) != torch.tensor(ids))[:, None]
 
 def _lasts(ids): return _members(ids)*(torch.tensor([*ids[1:], -1]) != torch.tensor(ids))[:, None]
+
+def _largest(weights, columns): return (weights[:, :, None]*_members(columns)).amax(1)
 
 class WordMap(Write):
     """From pieces to words
@@ -140,61 +118,39 @@ def word_map(
         rows, columns = (F.one_hot(torch.tensor(ids)).float() for ids in (rows, columns))
         return (rows/rows.sum(0)).T @ weights @ columns
 
-    class wrong:
-        def exchanged(weights, rows, columns):
-            "sum and mean are exchanged: the pieces of a *key* word are taken together, those of a query word averaged"
-            return _members(rows).T @ weights @ _mean(columns)
+    def model(weights, rows, columns, take=lambda weights, columns: weights @ _members(columns),
+              ask=lambda weights, rows: _mean(rows).T @ weights, give=lambda words: words):
+        return give(ask(take(weights, columns), rows))
 
-        def columns_averaged(weights, rows, columns):
-            "the columns are averaged: a word of three pieces gets a third of what was taken from it; sum them"
-            return _mean(rows).T @ weights @ _mean(columns)
-
-        def divided_again(weights, rows, columns):
-            "the rows sum to one only because you divided once more: the columns were averaged; sum them instead"
-            out = _mean(rows).T @ weights @ _mean(columns)
-            return out/out.sum(-1, keepdim=True)
-
-        def rows_summed(weights, rows, columns):
-            "the rows are summed: that of a word of two pieces sums to 2; average them"
-            return _members(rows).T @ weights @ _members(columns)
-
-        def first_columns(weights, rows, columns):
-            "of each key word only the first piece counts; what is taken from the others belongs to it, too"
-            return _mean(rows).T @ weights @ _firsts(columns)
-
-        def first_rows(weights, rows, columns):
-            "only the first piece of each query word is used; average the rows of all its pieces"
-            return _firsts(rows).T @ weights @ _members(columns)
-
-        def first_pieces(weights, rows, columns):
-            "of each word only the first piece counts: sum the columns of all its pieces, and average their rows"
-            return _firsts(rows).T @ weights @ _firsts(columns)
-
-        def largest_columns(weights, rows, columns):
-            "of each key word only its largest weight counts; all that is taken from it belongs together"
-            spread = weights[:, :, None]*_members(columns)
-            return _mean(rows).T @ spread.amax(1)
-
-        def largest(weights, rows, columns):
-            "between two words only the largest weight counts; sum the columns of a word, and average its rows"
-            spread = weights[:, :, None]*_members(columns)
-            return (spread.amax(1)[:, None]*_members(rows)[:, :, None]).amax(0)
-
-        def overwritten(weights, rows, columns):
-            "of each word only the last piece counts: a later one replaces it in the loop. Add them up"
-            return _lasts(rows).T @ weights @ _lasts(columns)
-
-        def only_columns(weights, rows, columns):
-            "the columns are those of words, but the rows still those of pieces: average them"
-            return weights @ _members(columns)
-
-        def only_rows(weights, rows, columns):
-            "the rows are those of words, but the columns still those of pieces: sum them"
-            return _mean(rows).T @ weights
-
-        def transposed(weights, rows, columns):
-            "turned round: the rows of the answer are the queries"
-            return (_mean(rows).T @ weights @ _members(columns)).T
+    faults = {
+        'take': [
+            ('columns-averaged', lambda weights, columns: weights @ _mean(columns),
+             "the columns are averaged: a word of three pieces gets a third of what was taken from it; sum them"),
+            ('first-columns', lambda weights, columns: weights @ _firsts(columns),
+             "of each key word only the first piece counts; what is taken from the others belongs to it, too"),
+            ('largest-columns', _largest,
+             "of each key word only its largest weight counts; all that is taken from it belongs together"),
+            ('only-rows', lambda weights, columns: weights, "the columns are still those of pieces: sum them")],
+        'ask': [
+            ('rows-summed', lambda weights, rows: _members(rows).T @ weights,
+             "the rows are summed: that of a word of two pieces sums to 2; average them"),
+            ('first-rows', lambda weights, rows: _firsts(rows).T @ weights,
+             "only the first piece of each query word is used; average the rows of all its pieces"),
+            ('only-columns', lambda weights, rows: weights, "the rows are still those of pieces: average them")],
+        'give': [('transposed', lambda words: words.T, "turned round: the rows of the answer are the queries")],
+        'whole': [
+            ('exchanged', lambda weights, rows, columns: _members(rows).T @ weights @ _mean(columns),
+             "sum and mean are exchanged: the pieces of a *key* word are taken together, those of a query word "
+             "averaged"),
+            ('divided-again',
+             lambda weights, rows, columns: F.normalize(_mean(rows).T @ weights @ _mean(columns), p=1, dim=-1),
+             "the rows sum to one only because you divided once more: the columns were averaged; sum them instead"),
+            ('largest', lambda weights, rows, columns: _largest(_largest(weights, columns).T, rows).T,
+             "between two words only the largest weight counts; sum the columns of a word, and average its rows"),
+            ('overwritten', lambda weights, rows, columns: _lasts(rows).T @ weights @ _lasts(columns),
+             "of each word only the last piece counts: a later one replaces it in the loop. Add them up")]}
+    properties = [('rows', lambda words, *_: allclose(words.sum(-1), torch.ones(len(words))),
+                   "a row of the answer does not sum to 1, as every row of a map does")]
 
 # %% ../../../nbs/course/tasks/19_attention_maps.ipynb #40873c1b
 class Sink(Write):
@@ -221,50 +177,33 @@ for name, m in stored.items(): print(name, sink(to_words(m)['encoder']).max())
 
     def right(weights): return weights[..., -2:].sum(-1).mean(-1)*weights.shape[-1]/2
 
-    class wrong:
-        def not_compared(weights):
-            "that is the weight of the two; compare it with equal weights: divide by 2/n"
-            return weights[..., -2:].sum(-1).mean(-1)
+    def model(weights, on_two=lambda weights: weights[..., -2:].sum(-1), mean=lambda rows: rows.mean(-1),
+              compare=lambda weight, n: weight*n/2):
+        return compare(mean(on_two(weights)), weights.shape[-1])
 
-        def one_word(weights):
-            "equal weights give 1/n to each word, so 2/n to the two together"
-            return weights[..., -2:].sum(-1).mean(-1)*weights.shape[-1]
-
-        def half(weights):
-            "this takes the mean of the two columns and compares it with 2/n: take their sum"
-            return weights[..., -2:].mean((-2, -1))*weights.shape[-1]/2
-
-        def rows(weights):
-            "these are the last two *rows*: each sums to one, so it is 1 in every head; the keys are the columns"
-            return weights[..., -2:, :].sum(-2).mean(-1)*weights.shape[-1]/2
-
-        def not_averaged(weights):
-            "this adds up all rows; take their mean"
-            return weights[..., -2:].sum((-2, -1))*weights.shape[-1]/2
-
-        def end_alone(weights):
-            "that is `</s>` alone; the full stop belongs to the two"
-            return weights[..., -1].mean(-1)*weights.shape[-1]
-
-        def first_two(weights):
-            "these are the first two columns; full stop and `</s>` are the last two"
-            return weights[..., :2].sum(-1).mean(-1)*weights.shape[-1]/2
-
-        def each_row(weights):
-            "that is one number for each row; take the mean over the rows"
-            return weights[..., -2:].sum(-1)*weights.shape[-1]/2
-
-        def heads_averaged(weights):
-            "give one number for each head: a single sink would vanish in the mean of all heads"
-            return weights[..., -2:].sum(-1).mean()*weights.shape[-1]/2
-
-        def turned_over(weights):
-            "turned over: 2 shall mean twice as much as with equal weights"
-            return 2/weights.shape[-1]/weights[..., -2:].sum(-1).mean(-1)
-
-        def difference(weights):
-            "that is the difference to equal weights, but the task asks how many times as much"
-            return weights[..., -2:].sum(-1).mean(-1) - 2/weights.shape[-1]
+    faults = {
+        'on_two': [
+            ('end-alone', lambda weights: weights[..., -1], lambda weights: 2*weights[..., -1],  # over 2/n, over 1/n
+             "that is `</s>` alone; the full stop belongs to the two"),
+            ('first-two', lambda weights: weights[..., :2].sum(-1),
+             "these are the first two columns; full stop and `</s>` are the last two")],
+        'mean': [
+            ('not-averaged', lambda rows: rows.sum(-1), "this adds up all rows; take their mean"),
+            ('each-row', lambda rows: rows, "that is one number for each row; take the mean over the rows"),
+            ('heads-averaged', torch.mean,
+             "give one number for each head: a single sink would vanish in the mean of all heads")],
+        'compare': [
+            ('not-compared', lambda weight, n: weight, "the weight is not compared with equal weights: divide by 2/n"),
+            ('one-word', lambda weight, n: weight*n, "equal weights give 1/n to each word, so 2/n to the two together"),
+            ('turned-over', lambda weight, n: 2/n/weight,
+             "turned over: 2 shall mean twice as much as with equal weights"),
+            ('difference', lambda weight, n: weight - 2/n,
+             "that is the difference to equal weights, but the task asks how many times as much")],
+        'whole': [
+            ('half', lambda weights: weights[..., -2:].mean((-2, -1))*weights.shape[-1]/2,
+             "this takes the mean of the two columns and compares it with 2/n: take their sum"),
+            ('rows', lambda weights: weights[..., -2:, :].sum(-2).mean(-1)*weights.shape[-1]/2,
+             "these are the last two *rows*: each sums to one, so it is 1 in every head; the keys are the columns")]}
 
 # %% ../../../nbs/course/tasks/19_attention_maps.ipynb #dc21cffd
 class Moved(Write):
@@ -293,46 +232,31 @@ for layer in range(4): print(layer + 1, moved(a, b)[layer])
 
     def right(a, b): return (a - b).abs().sum(-1)/2
 
-    class wrong:
-        def twice(a, b):
-            "what moved is counted twice, where it left and where it arrived: take half of it"
-            return (a - b).abs().sum(-1)
+    def model(a, b, change=lambda a, b: (a - b).abs(), add=lambda change: change.sum(-1), half=lambda moved: moved/2):
+        return half(add(change(a, b)))
 
-        def signed(a, b):
-            "gains and losses cancel out, since both rows sum to one: take absolute values"
-            return (a - b).sum(-1)
-
-        def columns(a, b):
-            "these are sums over a column; the weight of a *row* is what moves"
-            return (a - b).abs().sum(-2)/2
-
-        def mean(a, b):
-            "this divides by the number of keys; the share of the row's weight is a sum"
-            return (a - b).abs().mean(-1)
-
-        def mean_of_half(a, b):
-            "this divides by the number of keys; the share of the row's weight is a sum"
-            return (a - b).abs().mean(-1)/2
-
-        def largest(a, b):
-            "that is the largest change of one key; the weight may have moved from several"
-            return (a - b).abs().amax(-1)
-
-        def squared(a, b):
-            "squares make small moves smaller: take absolute values"
-            return (a - b).square().sum(-1)
-
-        def distance(a, b):
-            "that is the distance of two vectors; with absolute values instead of squares it is a share of the weight"
-            return (a - b).norm(dim=-1)
-
-        def stayed(a, b):
-            "that is the share that stayed where it was"
-            return torch.minimum(a, b).sum(-1)
-
-        def all_rows(a, b):
-            "give one number for each row"
-            return (a - b).abs().sum()/2
+    faults = {
+        'change': [
+            ('signed', lambda a, b: a - b,
+             "gains and losses cancel out, since both rows sum to one: take absolute values"),
+            ('squared', lambda a, b: (a - b).square(), lambda a, b: 2*(a - b).square(),  # halved, not halved
+             "squares make small moves smaller: take absolute values")],
+        'add': [
+            ('columns', lambda change: change.sum(-2),
+             "these are sums over a column; the weight of a *row* is what moves"),
+            ('mean', lambda change: change.mean(-1),
+             "this divides by the number of keys; the share of the row's weight is a sum"),
+            ('all-rows', torch.sum, "give one number for each row")],
+        'half': [
+            ('twice', lambda moved: moved,
+             "what moved is counted twice, where it left and where it arrived: take half of it")],
+        'whole': [
+            ('largest', lambda a, b: (a - b).abs().amax(-1),
+             "that is the largest change of one key; the weight may have moved from several"),
+            ('distance', lambda a, b: (a - b).norm(dim=-1),
+             "that is the distance of two vectors; with absolute values instead of squares it is a share of the "
+             "weight"),
+            ('stayed', lambda a, b: torch.minimum(a, b).sum(-1), "that is the share that stayed where it was")]}
 
 # %% ../../../nbs/course/tasks/19_attention_maps.ipynb #4916f7fc
 class OwnWord(Value):
@@ -386,50 +310,36 @@ class Entropy(Write):
 
     def right(weights): return -(weights*weights.clamp(min=1e-30).log2()).sum(-1)
 
-    class wrong:
-        def nan(weights):
-            "right, but for weights of exactly 0: 0 · log 0 is NaN here, and counts as 0"
-            return -(weights*weights.log2()).sum(-1)
+    def model(weights, log2=lambda p: p.clamp(min=1e-30).log2(), add=lambda terms: terms.sum(-1), sign=-1,
+              give=lambda bits, n: bits):
+        return give(sign*add(weights*log2(weights)), weights.shape[-1])
 
-        def natural(weights):
-            "these are not bits: the logarithm has the base e; divide by ln 2, or take `log2`"
-            return -torch.xlogy(weights, weights).sum(-1)
-
-        def natural_nan(weights):
-            "the logarithm has the base e, not 2; and a weight of exactly 0 gives NaN, but counts as 0"
-            return -(weights*weights.log()).sum(-1)
-
-        def negative(weights):
-            "the minus is missing: logarithms of weights are negative, and an entropy is not"
-            return -Entropy.right(weights)
-
-        def columns(weights):
-            "summed along the wrong axis: a row is a distribution, a column is none"
-            return -torch.xlogy(weights, weights).sum(-2)/log(2)
-
-        def mean(weights):
-            "this divides by the number of keys; take the sum over the keys"
-            return -torch.xlogy(weights, weights).mean(-1)/log(2)
-
-        def without_weights(weights):
-            "each logarithm is to be multiplied by its weight: the formula is a mean of −log p"
-            return -weights.clamp(min=1e-30).log2().sum(-1)
-
-        def number_of_keys(weights):
-            "that is 2 to the power of the entropy, a number of keys, but the task asks for the bits"
-            return 2**Entropy.right(weights)
-
-        def share(weights):
-            "that is the share of the most that is possible, log2 of the number of keys, but the task asks for the bits"
-            return Entropy.right(weights)/log(weights.shape[-1], 2)
-
-        def all_rows(weights):
-            "give one number for each row; here all keys of all rows are added up"
-            return Entropy.right(weights).sum()
-
-        def mean_of_rows(weights):
-            "give one number for each row; here the rows are averaged"
-            return Entropy.right(weights).mean()
+    faults = {
+        'log2': [
+            ('nan', torch.log2, "where a weight is exactly 0, 0 · log 0 is NaN here; it counts as 0"),
+            ('natural', lambda p: p.clamp(min=1e-30).log(),
+             "these are not bits: the logarithm has the base e; divide by ln 2, or take `log2`"),
+            ('natural-nan', torch.log,
+             "the logarithm has the base e, not 2; and a weight of exactly 0 gives NaN, but counts as 0")],
+        'add': [
+            ('columns', lambda terms: terms.sum(-2),
+             "summed along the wrong axis: a row is a distribution, a column is none"),
+            ('mean', lambda terms: terms.mean(-1), "this divides by the number of keys; take the sum over the keys"),
+            ('all-rows', torch.sum, "give one number for each row; here all keys of all rows are added up"),
+            ('mean-of-rows', lambda terms: terms.sum(-1).mean(),
+             "give one number for each row; here the rows are averaged")],
+        'sign': [
+            ('negative', 1, "the minus is missing: logarithms of weights are negative, and an entropy is not")],
+        'give': [
+            ('number-of-keys', lambda bits, n: 2**bits,
+             "that is 2 to the power of the entropy, a number of keys, but the task asks for the bits"),
+            ('share', lambda bits, n: bits/log(n, 2),
+             "that is the share of the most that is possible, log2 of the number of keys, but the task asks for the "
+             "bits")],
+        'whole': [
+            ('without-weights', lambda weights: -weights.clamp(min=1e-30).log2().sum(-1),
+             lambda weights: -weights.log2().sum(-1),
+             "each logarithm is to be multiplied by its weight: the formula is a mean of −log p")]}
 
 # %% ../../../nbs/course/tasks/19_attention_maps.ipynb #ba2d1cfe
 class LooksThere(Value):

@@ -27,17 +27,7 @@ def _raising(kind, text): # A command that ends with an error; None: it is done,
         return 7
     return command
 
-def _ended(function, name, bad=2, failed=1, others=None, line='{name}: {error}', interrupt=True):
-    "Exit code and line; `others` are further errors, each with its code."
-    codes = {core.InputError: bad, runs.NotFinite: failed} | (others or {})
-    try: function()
-    except tuple(codes) as error:
-        code = next(code for kind, code in codes.items() if isinstance(error, kind))
-        return code, line.format(name=name, error=error, kind=type(error).__name__)
-    except KeyboardInterrupt as error:
-        if not interrupt: raise
-        return getattr(error, 'code', 130), ''
-    return 0, ''
+def _goes_through(error): raise error
 
 class ExitCode(Write):
     """How did it end?
@@ -74,78 +64,54 @@ def finish(
             text = localized("{error} goes through, and ends Python", error=type(error).__name__)
             raise RuntimeError(text) from None
 
-    def right(function, name): return _ended(function, name)
+    def right(function, name):
+        try: function()
+        except core.InputError as error: return 2, f'{name}: {error}'
+        except runs.NotFinite as error: return 1, f'{name}: {error}'
+        except KeyboardInterrupt as error: return getattr(error, 'code', 130), ''
+        return 0, ''
 
-    class wrong:
-        def all_errors(function, name):
-            "every error counts as bad input, a mistake in our own code as well: nobody would ever see its traceback"
-            return _ended(function, name, others={Exception: 2})
+    def model(function, name, codes=(2, 1), others={}, line='{name}: {error}',
+              stopped=lambda error: getattr(error, 'code', 130), done=lambda found: 0,
+              give=lambda code, line: (code, line)):
+        known = {core.InputError: codes[0], runs.NotFinite: codes[1]} | others
+        try: found = function()
+        except tuple(known) as error:
+            code = next(code for kind, code in known.items() if isinstance(error, kind))
+            return give(code, line.format(name=name, error=error, kind=type(error).__name__))
+        except KeyboardInterrupt as error: return give(stopped(error), '')
+        return give(done(found), '')
 
-        def all_errors_alike(function, name):
-            "every error is 2 here; a run that fails is 1, and a mistake in our own code must go through"
-            return _ended(function, name, failed=2, others={Exception: 2})
-
-        def all_errors_but_bad_input(function, name):
-            "every error but `InputError` is 1 here; a mistake in our own code is to go through: name `NotFinite`"
-            return _ended(function, name, others={Exception: 1})
-
-        def interrupt_too(function, name):
-            "everything is caught, Ctrl-C as well: name the errors that you know, and let the others through"
-            return _ended(function, name, others={BaseException: 2})
-
-        def no_interrupt(function, name):
-            "Ctrl-C goes through: `KeyboardInterrupt` is no `Exception`, it needs an `except` of its own"
-            return _ended(function, name, interrupt=False)
-
-        def all_errors_no_interrupt(function, name):
-            "`except Exception` is too wide, it hides our own mistakes, and too narrow: Ctrl-C is no `Exception`"
-            return _ended(function, name, others={Exception: 2}, interrupt=False)
-
-        def always_130(function, name):
-            "right but for a run stopped by SIGTERM: its error has the attribute `code`, 143"
-            code, line = _ended(function, name)
-            return 130 if code > 128 else code, line
-
-        def exchanged_codes(function, name):
-            "1 and 2 are exchanged: 2 is for bad input"
-            return _ended(function, name, bad=1, failed=2)
-
-        def always_2(function, name):
-            "`NotFinite` is 1: the input was good, the run failed"
-            return _ended(function, name, failed=2)
-
-        def always_1(function, name):
-            "`InputError` is 2: so a script can tell bad input from a run that failed"
-            return _ended(function, name, bad=1)
-
-        def always_0(function, name):
-            "the line is right, but the code is 0, which means success: a script would go on as if it had worked"
-            return _ended(function, name, bad=0, failed=0)
-
-        def without_name(function, name):
-            "the codes are right; in front of the message stands the command's name, for scripts call many"
-            return _ended(function, name, line='{error}')
-
-        def with_kind(function, name):
-            "the codes are right; the line is NAME: MESSAGE, without Python's name of the error"
-            return _ended(function, name, line='{name}: {kind}: {error}')
-
-        def with_newline(function, name):
-            "right but for the newline at the end: whoever prints the line adds it"
-            return _ended(function, name, line='{name}: {error}\n')
-
-        def what_it_returns(function, name):
-            "what the function returns is taken for the exit code; the work is done, so it is 0"
-            code, line = _ended(function, name)
-            return code or 7, line
-
-        def ends_python(function, name):
-            "this ends Python (`sys.exit`), and the notebook with it: give back the pair, the caller ends"
-            sys.exit(_ended(function, name)[0])
-
-        def code_alone(function, name):
-            "that is the code alone; give back a pair: code and line"
-            return _ended(function, name)[0]
+    faults = {
+        'codes': [
+            ('exchanged-codes', (1, 2), "1 and 2 are exchanged: 2 is for bad input"),
+            ('always-2', (2, 2), "`NotFinite` is 1: the input was good, the run failed"),
+            ('always-1', (1, 1), "`InputError` is 2: so a script can tell bad input from a run that failed"),
+            ('always-0', (0, 0), "the code is 0, which means success: a script would go on as if it had worked")],
+        'others': [
+            ('all-errors', {Exception: 2},
+             "every error counts as bad input, a mistake in our own code as well: nobody would ever see its traceback"),
+            ('all-errors-but-bad-input', {Exception: 1},
+             "every error but `InputError` is 1 here; a mistake in our own code is to go through: name `NotFinite`"),
+            ('interrupt-too', {BaseException: 2},
+             "everything is caught, Ctrl-C as well: name the errors that you know, and let the others through")],
+        'line': [
+            ('without-name', '{error}', "in front of the message stands the command's name, for scripts call many"),
+            ('with-kind', '{name}: {kind}: {error}', "the line is NAME: MESSAGE, without Python's name of the error"),
+            ('with-newline', '{name}: {error}\n', "the line ends with a newline: whoever prints the line adds it")],
+        'stopped': [
+            ('no-interrupt', _goes_through,
+             "Ctrl-C goes through: `KeyboardInterrupt` is no `Exception`, it needs an `except` of its own"),
+            ('always-130', lambda error: 130,
+             "a run stopped by SIGTERM ends with 143: its error has this number as its attribute `code`")],
+        'done': [
+            ('what-it-returns', lambda found: found,
+             "what the function returns is taken for the exit code; the work is done, so it is 0")],
+        'give': [
+            ('code-alone', lambda code, line: code, "that is the code alone; give back a pair: code and line")],
+        'whole': [
+            ('ends-python', lambda function, name: sys.exit(ExitCode.right(function, name)[0]),
+             "this ends Python (`sys.exit`), and the notebook with it: give back the pair, the caller ends")]}
 
 # %% ../../../nbs/course/tasks/21_cli.ipynb #b9962e84
 class _Translator:
@@ -157,8 +123,6 @@ class _Translator:
         if not all(isinstance(s, str) and s.strip() for s in sentences):
             raise ValueError(localized("a sentence without a word"))
         return [' '.join(reversed(s.split())) for s in sentences]
-
-def _full(lines): return [line for line in lines if line.strip()]
 
 class OneForOne(Write):
     """One line out for one line in
@@ -186,51 +150,39 @@ class OneForOne(Write):
         found = iter(translate([line for line in lines if line.strip()]))
         return [next(found) if line.strip() else '' for line in lines]
 
-    class wrong:
-        def dropped(lines, translate):
-            "the empty lines are gone, so all lines after them belong to other sentences"
-            return translate(_full(lines))
+    def model(lines, translate, full=str.strip, ask=lambda translate, sentences: translate(sentences),
+              empty=lambda line: '', place=lambda lines: lines, give=lambda lines: lines):
+        found = iter(ask(translate, [line for line in lines if full(line)]))
+        return give(place([next(found) if full(line) else empty(line) for line in lines]))
 
-        def at_the_end(lines, translate):
-            "there are as many lines as before, but the empty ones stand at the end: each must keep its place"
-            found = translate(_full(lines))
-            return found + ['']*(len(lines) - len(found))
-
-        def all_of_them(lines, translate):
-            "the empty lines are given to `translate`, which refuses them: leave them out, and put them back"
-            return translate(lines)
-
-        def blanks(lines, translate):
-            "a line of blanks is not empty for Python, but it holds no sentence: ask for `line.strip()`"
-            found = iter(translate([line for line in lines if line]))
-            return [next(found) if line else '' for line in lines]
-
-        def blanks_kept(lines, translate):
-            "right but for a line of blanks: it becomes `''`, as an empty one does"
-            return [new if line.strip() else line for line, new in zip(lines, OneForOne.right(lines, translate))]
-
-        def one_by_one(lines, translate):
-            "right lines, but `translate` is called once for each of them: give it all sentences at once"
-            return [translate([line])[0] if line.strip() else '' for line in lines]
-
-        def none(lines, translate):
-            "an empty line becomes None here; it must be `''`"
-            return [line or None for line in OneForOne.right(lines, translate)]
-
-        def as_one_text(lines, translate):
-            "this is one text; give back a list, with one entry for each line"
-            return '\n'.join(OneForOne.right(lines, translate))
+    faults = {
+        'full': [
+            ('all-of-them', lambda line: True,
+             "the empty lines are given to `translate`, which refuses them: leave them out, and put them back"),
+            ('blanks', lambda line: line,
+             "a line of blanks is not empty for Python, but it holds no sentence: ask for `line.strip()`")],
+        'ask': [
+            ('one-by-one', lambda translate, sentences: [translate([sentence])[0] for sentence in sentences],
+             "`translate` is called once for each line: give it all sentences at once")],
+        'empty': [
+            ('blanks-kept', lambda line: line, "a line of blanks is kept: it becomes `''`, as an empty one does"),
+            ('none', lambda line: None, "an empty line becomes None here; it must be `''`")],
+        'place': [
+            ('dropped', lambda lines: [line for line in lines if line],
+             "the empty lines are gone, so all lines after them belong to other sentences"),
+            ('at-the-end', lambda lines: sorted(lines, key=lambda line: not line),
+             "there are as many lines as before, but the empty ones stand at the end: each must keep its place")],
+        'give': [
+            ('as-one-text', '\n'.join, "this is one text; give back a list, with one entry for each line")]}
 
 # %% ../../../nbs/course/tasks/21_cli.ipynb #09e16d5a
 def _parts(line): # Number, text and score, wherever else the text has bars
     number, rest = line.split(' ||| ', 1)
     return number, *rest.rsplit(' ||| ', 1)
 
-def _chosen(lines, best=max, key=lambda number, text, score: float(score), parts=_parts, order=int):
-    "The text of one line for each number."
-    groups = {}
-    for number, text, score in map(parts, lines): groups.setdefault(order(number), []).append((number, text, score))
-    return [best(groups[number], key=lambda row: key(*row))[1] for number in sorted(groups)]
+def _at_bars(line):
+    number, rest = line.split('|||', 1)
+    return number, *rest.rsplit('|||', 1)
 
 class Rescored(Write):
     """The best of n
@@ -263,63 +215,46 @@ class Rescored(Write):
             best[int(number)] = max(found, best.get(int(number), found))
         return [best[number][1] for number in sorted(best)]
 
-    class wrong:
-        def first(lines):
-            "this takes the first line of each sentence; since the scores were changed, the best may stand anywhere"
-            return _chosen(lines, lambda rows, key: rows[0])
+    def model(lines, cut=_parts, text=lambda line, text: text, value=float, best=max, arrange=sorted,
+              give=lambda texts: texts):
+        groups = {}
+        for line in lines:
+            number, said, score = cut(line)
+            groups.setdefault(int(number), []).append((value(score), text(line, said)))
+        return give([best(groups[number], key=lambda pair: pair[0])[1] for number in arrange(groups)])
 
-        def lowest(lines):
-            "these have the lowest scores, farthest from 0; scores are negative, and the best is the one nearest to 0"
-            return _chosen(lines, min)
-
-        def scores_as_text(lines):
-            "the scores are compared as texts, where '-1.5' is above '-0.5': `float(score)`"
-            return _chosen(lines, key=lambda number, text, score: score)
-
-        def numbers_as_text(lines):
-            "the numbers are sorted as texts, where 10 comes before 2: `int(number)`"
-            return _chosen(lines, order=str)
-
-        def as_they_came(lines):
-            "the sentences are in the order in which their first lines came; sort by the number"
-            order = list(dict.fromkeys(int(_parts(line)[0]) for line in lines))
-            return [Rescored.right(lines)[sorted(order).index(number)] for number in order]
-
-        def cut_at_every_bar(lines):
-            "a text with bars of its own has more than three parts: split once from the left, and once from the right"
-            def three(line):
-                number, text, score = line.split(' ||| ')
-                return number, text, score
-            return _chosen(lines, parts=three)
-
-        def text_cut_off(lines):
-            "a text with bars of its own is cut off: the score begins at the *last* ` ||| `"
-            def ends(line): return [line.split(' ||| ')[i] for i in (0, 1, -1)]
-            return _chosen(lines, parts=ends)
-
-        def blanks_left(lines):
-            "blanks are left around the texts: split at ' ||| ', with its blanks"
-            def blank(line):
-                number, rest = line.split('|||', 1)
-                return number, *rest.rsplit('|||', 1)
-            return _chosen(lines, parts=blank)
-
-        def empty_dropped(lines):
-            "the empty line is gone, and those after it belong to other sentences: one line out for one line in"
-            return [text for text in Rescored.right(lines) if text]
-
-        def with_scores(lines):
-            "the lines are the right ones, but the task asks for their texts alone"
-            def whole(line): return _parts(line)[0], line, _parts(line)[2]
-            return _chosen(lines, parts=whole)
-
-        def sorted_by_score(lines):
-            "these are all texts, sorted by their scores, but the task asks for one for each sentence"
-            return [_parts(line)[1] for line in sorted(lines, key=lambda line: -float(_parts(line)[2]))]
-
-        def best_of_all(lines):
-            "that is the best line of all, but the task asks for the best of *each* sentence"
-            return [max(map(_parts, lines), key=lambda parts: float(parts[2]))[1]]
+    faults = {
+        'cut': [
+            ('cut-at-every-bar', lambda line: line.split(' ||| '),
+             "a text with bars of its own has more than three parts: split once from the left, and once from the "
+             "right"),
+            ('text-cut-off', lambda line: [line.split(' ||| ')[i] for i in (0, 1, -1)],
+             "a text with bars of its own is cut off: the score begins at the *last* ` ||| `"),
+            ('blanks-left', _at_bars, "blanks are left around the texts: split at ' ||| ', with its blanks")],
+        'value': [
+            ('scores-as-text', str, "the scores are compared as texts, where '-1.5' is above '-0.5': `float(score)`")],
+        'best': [
+            ('first', lambda pairs, key: pairs[0],
+             "this takes the first line of each sentence; since the scores were changed, the best may stand anywhere"),
+            ('lowest', min,
+             "these have the lowest scores, farthest from 0; scores are negative, and the best is the one nearest to "
+             "0")],
+        'arrange': [
+            ('numbers-as-text', lambda numbers: sorted(numbers, key=str),
+             "the numbers are sorted as texts, where 10 comes before 2: `int(number)`"),
+            ('as-they-came', list,
+             "the sentences are in the order in which their first lines came; sort by the number")],
+        'text': [
+            ('with-scores', lambda line, text: line, "these are whole lines, but the task asks for their texts alone")],
+        'give': [
+            ('empty-dropped', lambda texts: [text for text in texts if text],
+             "the empty line is gone, and those after it belong to other sentences: one line out for one line in")],
+        'whole': [
+            ('sorted-by-score',
+             lambda lines: [row[1] for row in sorted(map(_parts, lines), key=lambda row: -float(row[2]))],
+             "these are all texts, sorted by their scores, but the task asks for one for each sentence"),
+            ('best-of-all', lambda lines: [max(map(_parts, lines), key=lambda row: float(row[2]))[1]],
+             "that is the best line of all, but the task asks for the best of *each* sentence")]}
 
 # %% ../../../nbs/course/tasks/21_cli.ipynb #981c2b3c
 class LinesWithSkip(Value):

@@ -10,13 +10,14 @@ __all__ = ['Distance', 'Cost', 'ShareOn', 'FixedDistance', 'HoldsItsWord', 'Leng
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #e5a488a4
 from collections import Counter
 from math import log
+from statistics import fmean, median_high
 
 import torch
 
 from ..exercises import Value, Write, localized
 
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #192144ae
-def _weights(g, *shape, sharp=2.): return (sharp*torch.randn(*shape, generator=g)).softmax(-1)
+def _weights(g, *shape): return (2*torch.randn(*shape, generator=g)).softmax(-1)
 
 def _entropy(p): return -torch.xlogy(p, p).sum(-1)/log(2)
 
@@ -48,74 +49,73 @@ def distance(
         def H(p): return -torch.xlogy(p, p).sum(-1)/log(2)
         return H((p + q)/2) - (H(p) + H(q))/2
 
-    class wrong:
-        def nan(p, q):
-            "right, but where a weight is exactly 0: 0 · log 0 is NaN here, and counts as 0"
-            def H(p): return -(p*p.log2()).sum(-1)
-            return H((p + q)/2) - (H(p) + H(q))/2
+    def model(p, q, log2=lambda p: p.clamp(min=1e-30).log2(), mean=lambda p, q: (p + q)/2, sides=lambda a, b: (a + b)/2,
+              minus=lambda mean, sides: mean - sides, give=lambda bits: bits):
+        def H(p): return -(p*log2(p)).sum(-1)
+        return give(minus(H(mean(p, q)), sides(H(p), H(q))))
 
-        def natural(p, q):
-            "these are not bits: the logarithm has the base e; two rows without a common key must be 1 apart"
-            return Distance.right(p, q)*log(2)
-
-        def natural_nan(p, q):
-            "the logarithm has the base e, not 2; and where a weight is exactly 0, 0 · log 0 is NaN, but counts as 0"
-            def H(p): return -(p*p.log()).sum(-1)
-            return H((p + q)/2) - (H(p) + H(q))/2
-
-        def sides_not_halved(p, q):
-            "the entropies of the two rows are added; take their mean"
-            return _entropy((p + q)/2) - _entropy(p) - _entropy(q)
-
-        def mean_not_halved(p, q):
-            "p + q sums to 2, so it is no distribution: take the entropy of (p + q)/2"
-            return _entropy(p + q) - (_entropy(p) + _entropy(q))/2
-
-        def turned_round(p, q):
-            "turned round: the mean of two rows is less sharp than they are, so its entropy comes first"
-            return -Distance.right(p, q)
-
-        def of_entropies(p, q):
-            "that is the difference of two entropies: two sharp rows that look at different keys would be equal"
-            return (_entropy(p) - _entropy(q)).abs()
-
-        def one_direction(p, q):
-            "that is the Kullback-Leibler divergence: it has a direction, and is infinite where q has a 0"
-            return _kl(p, q)
-
-        def other_direction(p, q):
-            "that is the Kullback-Leibler divergence: it has a direction, and is infinite where p has a 0"
-            return _kl(q, p)
-
-        def one_direction_natural(p, q):
-            "that is the Kullback-Leibler divergence: it has a direction, and is infinite where q has a 0"
-            return _kl(p, q)*log(2)
-
-        def other_direction_natural(p, q):
-            "that is the Kullback-Leibler divergence: it has a direction, and is infinite where p has a 0"
-            return _kl(q, p)*log(2)
-
-        def both_directions(p, q):
-            "each row is compared with the other; compare both with their *mean*, or a weight of 0 makes it infinite"
-            return (_kl(p, q) + _kl(q, p))/2
-
-        def root(p, q):
-            "that is its square root, which is called the Jensen-Shannon *distance*; the task asks for the divergence"
-            return Distance.right(p, q).clamp(min=0).sqrt()
-
-        def share_moved(p, q):
-            "that is the share of the weight that lies elsewhere, another measure from 0 to 1"
-            return (p - q).abs().sum(-1)/2
-
-        def mean_alone(p, q):
-            "that is the entropy of the mean alone; take off what the two rows have themselves"
-            return _entropy((p + q)/2)
-
-        def all_rows(p, q):
-            "give one number for each row: sum over the last axis alone"
-            return Distance.right(p, q).sum()
+    faults = {
+        'log2': [
+            ('nan', torch.log2, "where a weight is exactly 0, 0 · log 0 is NaN here; it counts as 0"),
+            ('natural', lambda p: p.clamp(min=1e-30).log(),
+             "these are not bits: the logarithm has the base e; two rows without a common key must be 1 apart"),
+            ('natural-nan', torch.log,
+             "the logarithm has the base e, not 2; and where a weight is exactly 0, 0 · log 0 is NaN, but counts as "
+             "0")],
+        'mean': [
+            ('mean-not-halved', lambda p, q: p + q,
+             "p + q sums to 2, so it is no distribution: take the entropy of (p + q)/2")],
+        'sides': [
+            ('sides-not-halved', lambda a, b: a + b, "the entropies of the two rows are added; take their mean"),
+            ('mean-alone', lambda a, b: 0,
+             "that is the entropy of the mean alone; take off what the two rows have themselves")],
+        'minus': [
+            ('turned-round', lambda mean, sides: sides - mean,
+             "turned round: the mean of two rows is less sharp than they are, so its entropy comes first")],
+        'give': [('all-rows', torch.sum, "give one number for each row: sum over the last axis alone")],
+        'whole': [
+            ('of-entropies', lambda p, q: (_entropy(p) - _entropy(q)).abs(),
+             "that is the difference of two entropies: two sharp rows that look at different keys would be equal"),
+            ('one-direction', _kl, lambda p, q: _kl(p, q)*log(2),  # in bits, and not
+             "that is the Kullback-Leibler divergence: it has a direction, and is infinite where q has a 0"),
+            ('other-direction', lambda p, q: _kl(q, p), lambda p, q: _kl(q, p)*log(2),
+             "that is the Kullback-Leibler divergence: it has a direction, and is infinite where p has a 0"),
+            ('both-directions', lambda p, q: (_kl(p, q) + _kl(q, p))/2,
+             "each row is compared with the other; compare both with their *mean*, or a weight of 0 makes it infinite"),
+            ('root', lambda p, q: Distance.right(p, q).clamp(min=0).sqrt(),
+             "that is its square root, which is called the Jensen-Shannon *distance*; the task asks for the "
+             "divergence"),
+            ('share-moved', lambda p, q: (p - q).abs().sum(-1)/2,
+             "that is the share of the weight that lies elsewhere, another measure from 0 to 1")]}
 
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #82e24a39
+def _restored(part, measure):
+    "What is measured while a part of W is zero; afterwards the part is as it was."
+    kept = part.clone()
+    part.zero_()
+    try: return measure()
+    finally: part.copy_(kept)
+
+def _not_restored(part, measure):
+    part.zero_()
+    return measure()
+
+def _restored_at_last(part, measure):
+    kept = part.clone()
+    left = _not_restored(part, measure)
+    part.copy_(kept)
+    return left
+
+def _swallowed(part, measure):
+    try: return _restored(part, measure)
+    except MemoryError: return 0.
+
+def _all_others(W, h, head, measure):
+    kept, whole = W.clone(), measure()
+    W.unflatten(1, (h, -1))[:, [k for k in range(h) if k != head]] = 0
+    try: return whole - measure()
+    finally: W.copy_(kept)
+
 class Cost(Write):
     r"""What does a head cost?
 
@@ -162,100 +162,43 @@ def cost(
         try: return whole - measure()
         finally: part.copy_(kept)
 
-    class wrong:
-        def rows(W, h, head, measure):
-            "these are *rows* of `W`; PyTorch keeps it transposed, so a head owns columns: `W[:, …]`"
-            d = W.shape[0]//h
-            return _without(W, slice(head*d, (head + 1)*d), measure)
+    def model(W, h, head, measure, columns=lambda W, d, h, head: W[:, head*d:(head + 1)*d], silent=_restored,
+              give=lambda whole, left: whole - left):
+        whole = measure()
+        return give(whole, silent(columns(W, W.shape[1]//h, h, head), measure))
 
-        def rows_by_the_width(W, h, head, measure):
-            "these are *rows* of `W`; PyTorch keeps it transposed, so a head owns columns: `W[:, …]`"
-            d = W.shape[1]//h
-            return _without(W, slice(head*d, (head + 1)*d), measure)
-
-        def sign(W, h, head, measure):
-            "turned round: what is lost without the head counts as positive"
-            return -Cost.right(W, h, head, measure)
-
-        def stays_silent(W, h, head, measure):
-            "the head stays silent: put the old values back (keep a `clone` of them: a slice becomes zero, too)"
-            d, whole = W.shape[1]//h, measure()
-            W[:, head*d:(head + 1)*d] = 0
-            return whole - measure()
-
-        def rows_stay_silent(W, h, head, measure):
-            "these are *rows* of `W`, a head owns columns; and they stay zero: put a `clone` of the old values back"
-            d, whole = W.shape[0]//h, measure()
-            W[head*d:(head + 1)*d] = 0
-            return whole - measure()
-
-        def swallowed(W, h, head, measure):
-            "the error of `measure` is swallowed: nobody learns that this number means nothing; `finally`, not `except`"
-            try: return Cost.right(W, h, head, measure)
-            except MemoryError: return 0.
-
-        def no_finally(W, h, head, measure):
-            "right, unless `measure` raises an error: then the head stays silent. Put it back in a `finally`"
-            d, whole = W.shape[1]//h, measure()
-            kept = W.clone()
-            W[:, head*d:(head + 1)*d] = 0
-            found = whole - measure()
-            W.copy_(kept)
-            return found
-
-        def a_copy(W, h, head, measure):
-            "the zeros are in a copy, and `measure` looks at `W` itself: change that in place, and put it back"
-            measure()
-            return 0.
-
-        def all_others(W, h, head, measure):
-            "this keeps the head and silences all the others"
-            d, kept, whole = W.shape[1]//h, W.clone(), measure()
-            W.zero_()
-            W[:, head*d:(head + 1)*d] = kept[:, head*d:(head + 1)*d]
-            try: return whole - measure()
-            finally: W.copy_(kept)
-
-        def all_heads(W, h, head, measure):
-            "all heads are silent here; zero only the columns of the one"
-            return _without(W, slice(None), measure)
-
-        def from_one(W, h, head, measure):
-            "that is the head before it: heads are counted from 0"
-            d = W.shape[1]//h
-            return _without(W, (slice(None), slice((head - 1)*d, head*d)), measure)
-
-        def width_h(W, h, head, measure):
-            "a head has `W.shape[1]//h` columns, not h"
-            return _without(W, (slice(None), slice(head*h, (head + 1)*h)), measure)
-
-        def one_column(W, h, head, measure):
-            "that is a single column; a head owns `W.shape[1]//h` of them"
-            return _without(W, (slice(None), slice(head, head + 1)), measure)
-
-        def every_hth(W, h, head, measure):
-            "this takes every h-th column; the columns of a head stand side by side"
-            return _without(W, (slice(None), slice(head, None, h)), measure)
-
-        def what_is_left(W, h, head, measure):
-            "that is the measure without the head, but the task asks by how much it falls"
-            return measure() - Cost.right(W, h, head, measure)
-
-        def share_lost(W, h, head, measure):
-            "that is the share of the measure that is lost, but the task asks for the plain difference"
-            return Cost.right(W, h, head, measure)/measure()
-
-        def ratio(W, h, head, measure):
-            "that is a ratio, but the task asks for the plain difference"
-            whole = measure()
-            return (whole - Cost.right(W, h, head, measure))/whole
-
-def _without(W, part, measure):
-    "What is lost while a part of W is zero."
-    kept, whole = W.clone(), measure()
-    W[part] = 0
-    try: return whole - measure()
-    finally: W.copy_(kept)
+    faults = {
+        'columns': [
+            ('rows', lambda W, d, h, head: W.narrow(0, head*(len(W)//h), len(W)//h),
+             lambda W, d, h, head: W[head*d:(head + 1)*d],
+             "these are *rows* of `W`; PyTorch keeps it transposed, so a head owns columns: `W[:, …]`"),
+            ('all-heads', lambda W, d, h, head: W, "all heads are silent here; zero only the columns of the one"),
+            ('from-one', lambda W, d, h, head: W[:, (head - 1)*d:head*d],
+             "that is the head before it: heads are counted from 0"),
+            ('width-h', lambda W, d, h, head: W[:, head*h:(head + 1)*h], "a head has `W.shape[1]//h` columns, not h"),
+            ('one-column', lambda W, d, h, head: W[:, head:head + 1],
+             "that is a single column; a head owns `W.shape[1]//h` of them"),
+            ('every-hth', lambda W, d, h, head: W[:, head::h],
+             "this takes every h-th column; the columns of a head stand side by side")],
+        'silent': [
+            ('stays-silent', _not_restored,
+             "the head stays silent: put the old values back (keep a `clone` of them: a slice becomes zero, too)"),
+            ('swallowed', _swallowed,
+             "the error of `measure` is swallowed: nobody learns that this number means nothing; `finally`, not "
+             "`except`"),
+            ('no-finally', _restored_at_last,
+             "if `measure` raises an error, the head stays silent: put it back in a `finally`"),
+            ('a-copy', lambda part, measure: measure(),
+             "the zeros are in a copy, and `measure` looks at `W` itself: change that in place, and put it back")],
+        'give': [
+            ('sign', lambda whole, left: left - whole,
+             "turned round: what is lost without the head counts as positive"),
+            ('what-is-left', lambda whole, left: left,
+             "that is the measure without the head, but the task asks by how much it falls"),
+            ('share-lost', lambda whole, left: (whole - left)/whole,
+             "that is the share of the measure that is lost, but the task asks for the plain difference"),
+            ('ratio', lambda whole, left: left/whole, "that is a ratio, but the task asks for the plain difference")],
+        'whole': [('all-others', _all_others, "this keeps the head and silences all the others")]}
 
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #7d7aac34
 class ShareOn(Write):
@@ -288,47 +231,37 @@ share_on(found).view(4, 4)
 
     def right(examples): return torch.stack([weights[:, row, column] for weights, (row, column) in examples]).mean(0)
 
-    class wrong:
-        def exchanged(examples):
-            "row and column are exchanged: a place is (row, column)"
-            return ShareOn.right([(weights, place[::-1]) for weights, place in examples])
+    def model(examples, at=lambda w, i, j: w[:, i, j], over=lambda found: torch.stack(found).mean(0)):
+        return over([at(w, i, j) for w, (i, j) in examples])
 
-        def looked_at(examples):
-            "that is the share of *sentences* in which the head looks there; give the share of its weight"
-            return torch.stack([(w[:, i].argmax(-1) == j).float() for w, (i, j) in examples]).mean(0)
-
-        def summed(examples):
-            "that is the sum over the sentences; divide by their number"
-            return ShareOn.right(examples)*len(examples)
-
-        def last_one(examples):
-            "that is the last sentence alone: keep the weights of all"
-            return ShareOn.right(examples[-1:])
-
-        def heads_averaged(examples):
-            "give one number for each head: do not average over the heads"
-            return ShareOn.right(examples).mean()
-
-        def each_sentence(examples):
-            "these are the weights in every sentence; take the mean over the sentences"
-            return torch.stack([w[:, i, j] for w, (i, j) in examples])
-
-        def all_rows(examples):
-            "that is what the word gets from all rows; only the row of the dependent word counts"
-            return torch.stack([w[:, :, j].mean(-1) for w, (_, j) in examples]).mean(0)
-
-        def largest(examples):
-            "that is the largest weight of the row, wherever it lies; take the one at the place"
-            return torch.stack([w[:, i].amax(-1) for w, (i, _) in examples]).mean(0)
-
-        def compared(examples):
-            "that is compared with equal weights, but the task asks for the weight itself"
-            return torch.stack([w[:, i, j]*w.shape[-1] for w, (i, j) in examples]).mean(0)
+    faults = {
+        'at': [
+            ('exchanged', lambda w, i, j: w[:, j, i], "row and column are exchanged: a place is (row, column)"),
+            ('all-rows', lambda w, i, j: w[:, :, j].mean(-1),
+             "that is what the word gets from all rows; only the row of the dependent word counts"),
+            ('largest', lambda w, i, j: w[:, i].amax(-1),
+             "that is the largest weight of the row, wherever it lies; take the one at the place"),
+            ('compared', lambda w, i, j: w[:, i, j]*w.shape[-1],
+             "that is compared with equal weights, but the task asks for the weight itself")],
+        'over': [
+            ('summed', lambda found: torch.stack(found).sum(0),
+             "that is the sum over the sentences; divide by their number"),
+            ('last-one', lambda found: found[-1], "that is the last sentence alone: keep the weights of all"),
+            ('heads-averaged', lambda found: torch.stack(found).mean(),
+             "give one number for each head: do not average over the heads"),
+            ('each-sentence', torch.stack,
+             "these are the weights in every sentence; take the mean over the sentences")],
+        'whole': [
+            ('looked-at',
+             lambda examples: sum((w[:, i].argmax(-1) == j).float() for w, (i, j) in examples)/len(examples),
+             "that is the share of *sentences* in which the head looks there; give the share of its weight")]}
 
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #61b0d2eb
 _FREQUENT = {-5: 6, 5: 4, 2: 4, 1: 3, -1: 2, 7: 1}  # the middle one, the mean one and the neighbour are others
 
 def _steps(places): return [column - row for row, column in places]
+
+def _share(step, places): return _steps(places).count(step)/len(places)
 
 class FixedDistance(Write):
     """A head that knows no words
@@ -353,44 +286,30 @@ class FixedDistance(Write):
 
     def right(places): return Counter(column - row for row, column in places).most_common(1)[0][1]/len(places)
 
-    class wrong:
-        def no_direction(places):
-            "back and ahead are two different distances: keep the sign"
-            return Counter(map(abs, _steps(places))).most_common(1)[0][1]/len(places)
+    def model(places, distance=lambda row, column: column - row, give=lambda best, times, n: times/n):
+        return give(*Counter(distance(*place) for place in places).most_common(1)[0], len(places))
 
-        def of_columns(places):
-            "this always looks at the same column of the sentence; the distance to the row is what stays the same"
-            return Counter(column for _, column in places).most_common(1)[0][1]/len(places)
-
-        def mean_distance(places):
-            "the mean distance is rarely the one that occurs most often"
-            steps = _steps(places)
-            return steps.count(round(sum(steps)/len(steps)))/len(steps)
-
-        def median_distance(places):
-            "that takes the median distance; another one may occur more often"
-            steps = sorted(_steps(places))
-            return steps.count(steps[len(steps)//2])/len(steps)
-
-        def neighbour(places):
-            "this always looks at the word before; try every distance, and take the best"
-            return _steps(places).count(-1)/len(places)
-
-        def counted(places):
-            "that is a number of sentences; divide it by all of them"
-            return Counter(_steps(places)).most_common(1)[0][1]
-
-        def which(places):
-            "that is the best distance, but the task asks how often it is right"
-            return Counter(_steps(places)).most_common(1)[0][0]
-
-        def chance(places):
-            "that would be the share if all distances were equally frequent"
-            return 1/len(set(_steps(places)))
-
-        def rarest(places):
-            "that is the rarest distance; the best one is right most often"
-            return Counter(_steps(places)).most_common()[-1][1]/len(places)
+    faults = {
+        'distance': [
+            ('no-direction', lambda row, column: abs(column - row),
+             "back and ahead are two different distances: keep the sign"),
+            ('of-columns', lambda row, column: column,
+             "this always looks at the same column of the sentence; the distance to the row is what stays the same")],
+        'give': [
+            ('counted', lambda best, times, n: times, "that is a number of sentences; divide it by all of them"),
+            ('which', lambda best, times, n: best,
+             "that is the best distance, but the task asks how often it is right")],
+        'whole': [
+            ('mean-distance', lambda places: _share(round(fmean(_steps(places))), places),
+             "the mean distance is rarely the one that occurs most often"),
+            ('median-distance', lambda places: _share(median_high(_steps(places)), places),
+             "that takes the median distance; another one may occur more often"),
+            ('neighbour', lambda places: _share(-1, places),
+             "this always looks at the word before; try every distance, and take the best"),
+            ('chance', lambda places: 1/len(set(_steps(places))),
+             "that would be the share if all distances were equally frequent"),
+            ('rarest', lambda places: min(Counter(_steps(places)).values())/len(places),
+             "that is the rarest distance; the best one is right most often")]}
 
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #f8b0e814
 class HoldsItsWord(Value):
@@ -426,7 +345,7 @@ with torch.no_grad():
              'd': ('mask', "that is the decoder, which may not see what comes later; the encoder has no such mask")}
 
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #4f9e0e5d
-def _blocks(W_o, h): return W_o.unflatten(1, (h, -1))  # (d_model, h, d_v)
+def _sent(V, W_o): return torch.einsum('hmv,dhv->hmd', V, W_o.unflatten(1, (len(V), -1)))
 
 class Lengths(Write):
     r"""Weight times value
@@ -463,72 +382,44 @@ for weight, length in zip(maps['encoder'][0].mean(1), sent.mean(1)):     # of ea
         sent = torch.einsum('hmv,dhv->hmd', V, blocks).norm(dim=-1)        # (h, m): what a weight of 1 would send
         return weights*sent[:, None]
 
-    class wrong:
-        def rows(weights, V, W_o):
-            "these are rows of `W_o`: PyTorch keeps it transposed, so a head owns columns"
-            return Lengths.right(weights, V, W_o.T)
+    def model(weights, V, W_o, send=_sent, length=lambda sent: sent.norm(dim=-1),
+              weigh=lambda weights, lengths: weights*lengths[:, None], give=lambda lengths: lengths):
+        return give(weigh(weights, length(send(V, W_o))))
 
-        def interleaved(weights, V, W_o):
-            "every h-th column goes to a head here; the d_v columns of a head stand side by side: cut into (h, d_v)"
-            blocks = W_o.unflatten(1, (-1, len(V))).transpose(1, 2)
-            return Lengths.right(weights, V, blocks.flatten(1))
-
-        def values_alone(weights, V, W_o):
-            "that is the length of the value times its weight; before it leaves the head it goes through W^O"
-            return weights*V.norm(dim=-1)[:, None]
-
-        def no_weights(weights, V, W_o):
-            "the weights are missing: the vector that is sent is the value *times its weight*"
-            return Lengths.right(torch.ones_like(weights), V, W_o)
-
-        def one_row(weights, V, W_o):
-            "the weights are missing: the vector that is sent is the value *times its weight*"
-            return Lengths.right(torch.ones_like(weights), V, W_o)[:, 0]
-
-        def one_length(weights, V, W_o):
-            "that is one length for all keys of a head together: give the norm its axis, `dim=-1`"
-            sent = torch.einsum('hmv,dhv->hmd', V, _blocks(W_o, len(V)))
-            return weights*sent.norm(dim=(1, 2))[:, None, None]
-
-        def side_by_side(weights, V, W_o):
-            "the values of all heads go through W^O together here; each head has its own block"
-            return weights*torch.einsum('hmv,dhv->md', V, _blocks(W_o, len(V))).norm(dim=-1)
-
-        def weights_alone(weights, V, W_o):
-            "these are the weights themselves"
-            return weights
-
-        def squared(weights, V, W_o):
-            "the root is missing: a length is the root of the sum of squares"
-            return Lengths.right(weights, V, W_o)**2
-
-        def squared_vector(weights, V, W_o):
-            "the root is missing: a length is the root of the sum of squares"
-            return weights*Lengths.right(torch.ones_like(weights), V, W_o)**2
-
-        def absolute(weights, V, W_o):
-            "absolute values are added up; a length is the root of the sum of squares"
-            return weights*torch.einsum('hmv,dhv->hmd', V, _blocks(W_o, len(V))).abs().sum(-1)[:, None]
-
-        def sum_of_keys(weights, V, W_o):
-            "all keys are added up first: that is the length of what arrives; each key has its own"
-            return torch.einsum('hnm,hmv,dhv->hnd', weights, V, _blocks(W_o, len(V))).norm(dim=-1)
-
-        def sum_of_heads(weights, V, W_o):
-            "all heads are added up first; each has its own vector"
-            return torch.einsum('hnm,hmv,dhv->nmd', weights, V, _blocks(W_o, len(V))).norm(dim=-1)
-
-        def vectors(weights, V, W_o):
-            "these are the vectors, but the task asks how long each is"
-            return torch.einsum('hnm,hmv,dhv->hnmd', weights, V, _blocks(W_o, len(V)))
-
-        def size(weights, V, W_o):
-            "that is the root of the *mean* square; for the length, the squares are added"
-            return Lengths.right(weights, V, W_o)/W_o.shape[0]**.5
-
-        def turned_round(weights, V, W_o):
-            "rows and columns are exchanged: the queries come before the keys"
-            return Lengths.right(weights, V, W_o).transpose(1, 2)
+    faults = {
+        'send': [
+            ('rows', lambda V, W_o: _sent(V, W_o.T),
+             "these are rows of `W_o`: PyTorch keeps it transposed, so a head owns columns"),
+            ('interleaved', lambda V, W_o: torch.einsum('hmv,dvh->hmd', V, W_o.unflatten(1, (-1, len(V)))),
+             "every h-th column goes to a head here; the d_v columns of a head stand side by side: cut into (h, d_v)"),
+            ('values-alone', lambda V, W_o: V, "W^O is missing: a value goes through it before it leaves the head"),
+            ('side-by-side', lambda V, W_o: _sent(V, W_o).sum(0, keepdim=True),
+             "the values of all heads go through W^O together here; each head has its own block")],
+        'length': [
+            ('one-length', lambda sent: sent.norm(dim=(1, 2))[:, None],
+             "that is one length for all keys of a head together: give the norm its axis, `dim=-1`"),
+            ('absolute', lambda sent: sent.abs().sum(-1),
+             "absolute values are added up; a length is the root of the sum of squares"),
+            ('size', lambda sent: sent.square().mean(-1).sqrt(),
+             "that is the root of the *mean* square; for the length, the squares are added")],
+        'weigh': [
+            ('no-weights', lambda weights, lengths: lengths,
+             lambda weights, lengths: lengths[:, None].expand_as(weights),
+             "the weights are missing: the vector that is sent is the value *times its weight*"),
+            ('squared', lambda weights, lengths: (weights*lengths[:, None])**2,
+             lambda weights, lengths: weights*lengths[:, None]**2,
+             "the root is missing: a length is the root of the sum of squares")],
+        'give': [
+            ('turned-round', lambda lengths: lengths.mT,
+             "rows and columns are exchanged: the queries come before the keys")],
+        'whole': [
+            ('weights-alone', lambda weights, V, W_o: weights, "these are the weights themselves"),
+            ('sum-of-keys', lambda weights, V, W_o: (weights @ _sent(V, W_o)).norm(dim=-1),
+             "all keys are added up first: that is the length of what arrives; each key has its own"),
+            ('sum-of-heads', lambda weights, V, W_o: torch.einsum('hnm,hmd->nmd', weights, _sent(V, W_o)).norm(dim=-1),
+             "all heads are added up first; each has its own vector"),
+            ('vectors', lambda weights, V, W_o: weights[..., None]*_sent(V, W_o)[:, None],
+             "these are the vectors, but the task asks how long each is")]}
 
 # %% ../../../nbs/course/tasks/19a_heads.ipynb #7e49a4db
 class AddedLosses(Value):

@@ -37,34 +37,30 @@ class Order(Write):
 
     def run(answer, d_model): return _whole(answer(d_model))
 
-    class wrong:
-        def inverse(d_model):
-            "the other direction: this says where each of Marian's features goes; what is its `argsort()`?"
-            return paper_order(d_model).argsort()
+    def model(d_model, cosines=lambda sines: sines + len(sines),
+              pair=lambda sines, cosines: torch.stack([sines, cosines], 1), write=torch.flatten):
+        sines = torch.arange(d_model//2)
+        return write(pair(sines, cosines(sines)))
 
-        def as_they_are(d_model):
-            "that is Marian's own order, with nothing changed; in the paper sine and cosine take turns"
-            return torch.arange(d_model)
-
-        def cosines_first(d_model):
-            "the pairs are right, but each begins with its cosine; in the paper the sine comes first"
-            return paper_order(d_model).view(-1, 2).flip(1).flatten()
-
-        def halves_exchanged(d_model):
-            "this puts all cosines first and then all sines; they should take turns"
-            return torch.arange(d_model).roll(d_model//2)
-
-        def neighbours(d_model):
-            "the second of each pair is the *next* feature of Marian's, which is another sine: go on by `d_model//2`"
-            return torch.stack([torch.arange(d_model//2), torch.arange(d_model//2) + 1], 1).flatten()
-
-        def pairs(d_model):
-            "right, but as a table with a pair in each row: `flatten()` it"
-            return paper_order(d_model).view(-1, 2)
-
-        def sines_alone(d_model):
-            "these are the sines alone; the cosines are missing"
-            return torch.arange(d_model//2)
+    faults = {
+        'cosines': [
+            ('neighbours', lambda sines: sines + 1,
+             "the second of each pair is the *next* feature of Marian's, which is another sine: go on by "
+             "`d_model//2`")],
+        'pair': [
+            ('cosines-first', lambda sines, cosines: torch.stack([cosines, sines], 1),
+             "each pair begins with its cosine; in the paper the sine comes first")],
+        'write': [
+            ('pairs', lambda pairs: pairs, "that is a table with a pair in each row: `flatten()` it")],
+        'whole': [
+            ('inverse', lambda d_model: paper_order(d_model).argsort(),
+             "the other direction: this says where each of Marian's features goes; what is its `argsort()`?"),
+            ('as-they-are', torch.arange,
+             "that is Marian's own order, with nothing changed; in the paper sine and cosine take turns"),
+            ('halves-exchanged', lambda d_model: torch.arange(d_model).roll(d_model//2),
+             "this puts all cosines first and then all sines; they should take turns"),
+            ('sines-alone', lambda d_model: torch.arange(d_model//2),
+             "these are the sines alone; the cosines are missing")]}
 
 # %% ../../../nbs/course/tasks/20_interop.ipynb #t202task
 def _weights(g, V, *others, d_model=3): # As `with_start` gets them
@@ -72,12 +68,9 @@ def _weights(g, V, *others, d_model=3): # As `with_start` gets them
     weights = {name: torch.randn(V, d_model, generator=g) for name in names}
     return weights | {'embedding.bias': torch.randn(V, generator=g)}
 
-def _longer(weights, pad_id, names, row, bias): # Every one of these gets a row, and the bias a number
-    there = {name: weights[name] for name in names if name in weights}
-    longer = {name: torch.cat([t, row(t[pad_id:pad_id + 1])]) for name, t in there.items()}
-    return weights | longer | {'embedding.bias': torch.cat([weights['embedding.bias'], torch.tensor([float(bias)])])}
-
-def _same(row): return row
+def _in_place(weights, longer):
+    weights.update(longer)
+    return weights
 
 class Start(Write):
     """A row for the start
@@ -112,56 +105,43 @@ class Start(Write):
             torch.cat([torch.zeros(1), bias[-1:]]).softmax(0)[-1:],
             localized('the weights given are as they were') if kept else localized('the weights given have changed'))
 
-    class wrong:
-        def softmax_may_choose(weights, pad_id):
-            "the bias of the start is 0, so it gets a share of the probability, and all other words get less"
-            return _longer(weights, pad_id, TARGET[:2], _same, 0)
+    def model(weights, pad_id, names=lambda weights: TARGET[:2], row=lambda t, pad_id: t[pad_id:pad_id + 1],
+              bias=lambda old, pad_id: NEVER, join=lambda old, new: torch.cat([old, new]),
+              give=lambda weights, longer: weights | longer):
+        there = {name: weights[name] for name in names(weights) if name in weights}
+        longer = {name: join(t, row(t, pad_id)) for name, t in there.items()}
+        old = weights['embedding.bias']
+        return give(weights, longer | {'embedding.bias': join(old, torch.tensor([float(bias(old, pad_id))]))})
 
-        def bias_of_padding(weights, pad_id):
-            "the start has padding's bias, so it gets a share of the probability: give it a bias such as −10,000"
-            return _longer(weights, pad_id, TARGET[:2], _same, weights['embedding.bias'][pad_id])
-
-        def infinite(weights, pad_id):
-            "no share of the probability, but −∞ is no number to compute with (0 · ∞ is NaN): −10,000 is enough"
-            return _longer(weights, pad_id, TARGET[:2], _same, -torch.inf)
-
-        def zeros(weights, pad_id):
-            "the row is zeros; in many files padding's row is, too, but not in all of them: copy padding's row"
-            return _longer(weights, pad_id, TARGET[:2], torch.zeros_like, NEVER)
-
-        def last_row(weights, pad_id):
-            "that is a copy of the last row, and padding may have any id: copy the row `pad_id`"
-            return _longer(weights, len(weights['embedding.weight']) - 1, TARGET[:2], _same, NEVER)
-
-        def source_too(weights, pad_id):
-            "the source's own matrix has got a row, too; a source never begins with a start"
-            return _longer(weights, pad_id, (*TARGET[:2], 'embedding.source.weight'), _same, NEVER)
-
-        def softmax_alone(weights, pad_id):
-            "a target that is read by a matrix of its own, `embedding.read.weight`, would find no row for its start"
-            return _longer(weights, pad_id, TARGET[:1], _same, NEVER)
-
-        def reading_alone(weights, pad_id):
-            "where the target is read by a matrix of its own, the softmax's matrix needs the row, too, as its bias does"
-            name = TARGET['embedding.read.weight' in weights]
-            return _longer(weights, pad_id, [name], _same, NEVER)
-
-        def bias_as_it_was(weights, pad_id):
-            "the bias has still one number for each old token: it needs one more"
-            return _longer(weights, pad_id, TARGET[:2], _same, NEVER) | {'embedding.bias': weights['embedding.bias']}
-
-        def in_front(weights, pad_id):
-            "the row stands in front, so every other token has another id now: put it at the end"
-            return {name: t.roll(1, 0) if name in TARGET else t for name, t in Start.answer()(weights, pad_id).items()}
-
-        def longer_alone(weights, pad_id):
-            "these are the longer ones alone; give back all weights"
-            return {name: t for name, t in Start.answer()(weights, pad_id).items() if name in TARGET}
-
-        def changed(weights, pad_id):
-            "right, but the dict that you were given has changed: `weights | longer` is a new one"
-            weights.update(Start.answer()(weights, pad_id))
-            return weights
+    faults = {
+        'names': [
+            ('source-too', lambda weights: (*TARGET[:2], 'embedding.source.weight'),
+             "the source's own matrix has got a row, too; a source never begins with a start"),
+            ('softmax-alone', lambda weights: TARGET[:1],
+             "a target that is read by a matrix of its own, `embedding.read.weight`, would find no row for its start"),
+            ('reading-alone', lambda weights: [name for name in (TARGET[1], TARGET[0]) if name in weights][:1],
+             "where the target is read by a matrix of its own, the softmax's matrix needs the row, too, as its bias "
+             "does")],
+        'row': [
+            ('zeros', lambda t, pad_id: torch.zeros_like(t[:1]),
+             "the row is zeros; in many files padding's row is, too, but not in all of them: copy padding's row"),
+            ('last-row', lambda t, pad_id: t[-1:],
+             "that is a copy of the last row, and padding may have any id: copy the row `pad_id`")],
+        'bias': [
+            ('softmax-may-choose', lambda old, pad_id: 0,
+             "the bias of the start is 0, so it gets a share of the probability, and all other words get less"),
+            ('bias-of-padding', lambda old, pad_id: old[pad_id],
+             "the start has padding's bias, so it gets a share of the probability: give it a bias such as −10,000"),
+            ('infinite', lambda old, pad_id: -torch.inf,
+             "no share of the probability, but −∞ is no number to compute with (0 · ∞ is NaN): −10,000 is enough")],
+        'join': [
+            ('in-front', lambda old, new: torch.cat([new, old]),
+             "the row stands in front, so every other token has another id now: put it at the end")],
+        'give': [
+            ('bias-as-it-was', lambda weights, longer: weights | longer | {'embedding.bias': weights['embedding.bias']},
+             "the bias has still one number for each old token: it needs one more"),
+            ('longer-alone', lambda weights, longer: longer, "these are the longer ones alone; give back all weights"),
+            ('changed', _in_place, "the dict that you were given has changed: `weights | longer` is a new one")]}
 
 # %% ../../../nbs/course/tasks/20_interop.ipynb #t203task
 class Biases(Value):
@@ -288,60 +268,34 @@ def what_differs(
         if d.abs().max() < .001: return 'nothing'
         return 'softmax bias' if (d - d[0, 0]).abs().max() < .001 else 'something else'
 
-    class wrong:
-        def to_the_bit(ours, theirs):
-            "rounding differs from program to program: compare with a tolerance, and not bit for bit"
-            d = theirs - ours
-            return 'something else' if not torch.equal(ours, theirs) else 'nothing' if not d.any() else 'softmax bias'
+    def model(ours, theirs, equal=lambda d: d.abs().max() < .001, same=lambda d: (d - d[0, 0]).abs().max() < .001):
+        d = theirs - ours
+        return 'nothing' if equal(d) else 'softmax bias' if same(d) else 'something else'
 
-        def bias_to_the_bit(ours, theirs):
-            "the differences of two positions are equal up to rounding only: compare them with a tolerance, too"
-            d = theirs - ours
-            return 'nothing' if d.abs().max() < .001 else 'softmax bias' if (d == d[0, 0]).all() else 'something else'
-
-        def signed(ours, theirs):
-            "a difference may be negative: take `abs()` before `max()`"
-            d = theirs - ours
-            if d.max() < .001: return 'nothing'
-            return 'softmax bias' if (d - d[0, 0]).max() < .001 else 'something else'
-
-        def signed_once(ours, theirs):
-            "a difference may be negative: take `abs()` before `max()`, for the first question as well"
-            return 'nothing' if (theirs - ours).max() < .001 else Differs.right(ours, theirs)
-
-        def signed_bias(ours, theirs):
-            "two positions may differ by a negative number: take `abs()` before `max()` in the second question as well"
-            d = theirs - ours
-            if d.abs().max() < .001: return 'nothing'
-            return 'softmax bias' if (d - d[0, 0]).max() < .001 else 'something else'
-
-        def on_average(ours, theirs):
-            "differences cancel in a mean: ask for the largest one"
-            return 'nothing' if (theirs - ours).mean().abs() < .001 else Differs.right(ours, theirs)
-
-        def along_the_words(ours, theirs):
-            "this asks whether all *words* differ equally at a position; a bias differs from word to word"
-            d = theirs - ours
-            if d.abs().max() < .001: return 'nothing'
-            return 'softmax bias' if (d - d[..., :1]).abs().max() < .001 else 'something else'
-
-        def each_sentence(ours, theirs):
-            "within each sentence the vector is the same, but a bias is the same in *all* sentences"
-            d = theirs - ours
-            if d.abs().max() < .001: return 'nothing'
-            return 'softmax bias' if (d - d[:, :1]).abs().max() < .001 else 'something else'
-
-        def first_sentence(ours, theirs):
-            "only the first sentence is looked at"
-            return Differs.right(ours[:1], theirs[:1])
-
-        def always_a_bias(ours, theirs):
-            "every difference is called a bias: is it the same vector at every position?"
-            return 'nothing' if (theirs - ours).abs().max() < .001 else 'softmax bias'
-
-        def never_a_bias(ours, theirs):
-            "a forgotten bias is called something else: is the difference the same vector at every position?"
-            return 'nothing' if (theirs - ours).abs().max() < .001 else 'something else'
+    faults = {
+        'equal': [
+            ('to-the-bit', lambda d: not d.any(),
+             "rounding differs from program to program: compare with a tolerance, and not bit for bit"),
+            ('signed-once', lambda d: d.max() < .001,
+             "a difference may be negative: take `abs()` before `max()`, for the first question as well"),
+            ('on-average', lambda d: d.mean().abs() < .001, "differences cancel in a mean: ask for the largest one")],
+        'same': [
+            ('bias-to-the-bit', lambda d: (d == d[0, 0]).all(),
+             "the differences of two positions are equal up to rounding only: compare them with a tolerance, too"),
+            ('signed-bias', lambda d: (d - d[0, 0]).max() < .001,
+             "two positions may differ by a negative number: take `abs()` before `max()` in the second question as "
+             "well"),
+            ('always-a-bias', lambda d: True,
+             "every difference is called a bias: is it the same vector at every position?"),
+            ('never-a-bias', lambda d: False,
+             "a forgotten bias is called something else: is the difference the same vector at every position?"),
+            ('along-the-words', lambda d: (d - d[..., :1]).abs().max() < .001,
+             "this asks whether all *words* differ equally at a position; a bias differs from word to word"),
+            ('each-sentence', lambda d: (d - d[:, :1]).abs().max() < .001,
+             "within each sentence the vector is the same, but a bias is the same in *all* sentences")],
+        'whole': [
+            ('first-sentence', lambda ours, theirs: Differs.right(ours[:1], theirs[:1]),
+             "only the first sentence is looked at")]}
 
 # %% ../../../nbs/course/tasks/20_interop.ipynb #t208task
 class PerHead(Write):
@@ -376,31 +330,22 @@ def per_head(
         d_k = d_model//h
         return (torch.arange(h)[:, None]*d_k + paper_order(d_k)).flatten()
 
-    class wrong:
-        def across_heads(d_model, h):
-            "that is one order for the whole width: it takes features of one head into another"
-            return paper_order(d_model)
+    def model(d_model, h, order=paper_order, begin=lambda h, d_k: torch.arange(h)*d_k, give=torch.flatten):
+        d_k = d_model//h
+        return give(begin(h, d_k)[:, None] + order(d_k))
 
-        def first_head_again(d_model, h):
-            "every head has the first head's numbers: the next head begins at d_model//h"
-            return paper_order(d_model//h).repeat(h)
-
-        def heads_in_turn(d_model, h):
-            "the orders within the heads are right, but the heads take turns; each should stay together"
-            return PerHead.right(d_model, h).view(h, -1).T.flatten()
-
-        def inverse(d_model, h):
-            "the other direction: this brings pairs to halves"
-            return PerHead.right(d_model, h).argsort()
-
-        def one_row_each(d_model, h):
-            "right, but as a table with a head in each row: `flatten()` it"
-            return PerHead.right(d_model, h).view(h, -1)
-
-        def one_head(d_model, h):
-            "that is the first head alone"
-            return paper_order(d_model//h)
-
-        def steps_of_h(d_model, h):
-            "the heads begin at 0, h, 2h, … here; a head has d_model//h rows, so that is how far apart they begin"
-            return (torch.arange(h)[:, None]*h + paper_order(d_model//h)).flatten()
+    faults = {
+        'order': [
+            ('inverse', lambda d_k: paper_order(d_k).argsort(), "the other direction: this brings pairs to halves")],
+        'begin': [
+            ('first-head-again', lambda h, d_k: torch.zeros(h, dtype=torch.long),
+             "every head has the first head's numbers: the next head begins at d_model//h"),
+            ('steps-of-h', lambda h, d_k: torch.arange(h)*h,
+             "the heads begin at 0, h, 2h, … here; a head has d_model//h rows, so that is how far apart they begin")],
+        'give': [
+            ('heads-in-turn', lambda heads: heads.T.flatten(), "the heads take turns; each should stay together"),
+            ('one-row-each', lambda heads: heads, "that is a table with a head in each row: `flatten()` it"),
+            ('one-head', lambda heads: heads[0], "that is the first head alone")],
+        'whole': [
+            ('across-heads', lambda d_model, h: paper_order(d_model),
+             "that is one order for the whole width: it takes features of one head into another")]}
