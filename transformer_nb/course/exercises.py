@@ -297,9 +297,9 @@ LIBRARY = 'transformer_nb'  # where the right answers are; in a blank course tha
 class Write(Exercise):
     """An exercise whose answer is a function, or a class.
 
-    A row of `faults` is (name, what stands in place of the part, diagnosis), perhaps with several things that may stand
-    there. What is exchanged in the part 'whole' is the answer itself. A row of `properties` is (name, function of output
-    and arguments, diagnosis where it gives False)."""
+    A row of `faults` is (name, what stands in place of the part, diagnosis), perhaps with several things that may
+    stand there. What is exchanged in the part 'whole' is the answer itself. A row of `properties` is (name, function
+    of output and arguments, diagnosis where it gives False)."""
     model = None     # The answer, with its parts as further parameters that are right as they are given
     faults = {}      # Name of a part to rows
     properties = ()  # What is true of every right output
@@ -326,10 +326,8 @@ class Write(Exercise):
 
     @classmethod
     def exchanges(cls): # Part, name of the mistake and what stands in the part's place, for each
-        old = [('whole', name.replace('_', '-'), f) for name, f in vars(getattr(cls, 'wrong', Write)).items()
-               if hasattr(cls, 'wrong') and callable(f) and f.__doc__]
         return [(part, name, exchange) for part, rows in cls.faults.items()
-                for name, *exchanges, _ in rows for exchange in exchanges] + old
+                for name, *exchanges, _ in rows for exchange in exchanges]
 
     @classmethod
     def mistakes(cls): # Name and function of each
@@ -345,8 +343,7 @@ class Write(Exercise):
 
     @classmethod
     def diagnoses(cls): # Text of each mistake, by its name
-        old = {name: ' '.join(f.__doc__.split()) for _, name, f in cls.exchanges() if hasattr(cls, 'wrong') and f.__doc__}
-        return {name: text for rows in (*cls.faults.values(), cls.properties) for name, *_, text in rows} | old
+        return {name: text for rows in (*cls.faults.values(), cls.properties) for name, *_, text in rows}
 
     @classmethod
     def examine(cls,

@@ -54,7 +54,8 @@ def attention(
              "the rows do not sum to one: the softmax runs over the wrong axis (the keys are the last one)"),
             ('axis-1', lambda scores: scores.softmax(1),
              "axis 1 is that of the keys only for matrices; with more axes in front, count from the end: -1"),
-            ('no-softmax', lambda scores: scores, "the scores are used as they are: without a softmax they are no weights"),
+            ('no-softmax', lambda scores: scores,
+             "the scores are used as they are: without a softmax they are no weights"),
             ('lost-axis', lambda scores: scores.exp()/scores.exp().sum(-1),
              "the sum over the keys has lost its axis, so it does not fit under the powers: `sum(-1, keepdim=True)`"),
             ('lost-axis-of-maximum', lambda scores: (scores - scores.amax(-1)).softmax(-1),
@@ -75,19 +76,20 @@ def attention(
              "`shape[1]` is d_k only for matrices; with more axes in front, count from the end: `shape[-1]`"),
             ('number-of-keys', lambda q, k, v: k.shape[-2]**.5,
              "the scores are divided by the root of the number of keys; it is their width that makes the scores large"),
-            ('two', lambda q, k, v: 2, "the scores are divided by 2; that was √4 in the examples, here d_k may be anything")],
+            ('two', lambda q, k, v: 2,
+             "the scores are divided by 2; that was √4 in the examples, here d_k may be anything")],
         'turn': [
             ('all-axes', lambda k: k.permute(*reversed(range(k.ndim))),
              "`.T` turns all axes round, those in front as well: `k.transpose(-2, -1)` exchanges only the last two"),
-            ('first-axes', lambda k: k.transpose(0, 1), "any number of axes may stand in front, so count from the end: "
-             "`transpose(-2, -1)`"),
-            ('second-axes', lambda k: k.transpose(1, 2), "any number of axes may stand in front, so count from the end: "
-             "`transpose(-2, -1)`")],
+            ('first-axes', lambda k: k.transpose(0, 1), lambda k: k.transpose(1, 2),
+             "any number of axes may stand in front, so count from the end: `transpose(-2, -1)`")],
         'multiply': [
             ('keys-first', lambda q, k: (q @ k).mT,
-             "the scores have the shape (..., m, n), a row for each key; each query is to have one, so `q` comes first")],
+             "the scores have the shape (..., m, n), a row for each key; each query is to have one, so `q` comes "
+             "first")],
         'give': [
-            ('only-output', lambda output, weights: output, "that is the output alone; give back a pair: output and weights"),
+            ('only-output', lambda output, weights: output,
+             "that is the output alone; give back a pair: output and weights"),
             ('only-weights', lambda output, weights: weights,
              "these are the weights alone; give back a pair: output and weights"),
             ('exchanged', lambda output, weights: (weights, output),
@@ -172,7 +174,8 @@ def padding_mask(
             ('one-axis', lambda seen: seen[:, None],
              "one axis is missing: the heads *and* the queries come between batch and keys"),
             ('hidden-queries', lambda seen: seen[:, None, :, None],
-             "this hides queries, shape (b, 1, n, 1); it is the keys that are to be hidden, and they are the last axis"),
+             "this hides queries, shape (b, 1, n, 1); it is the keys that are to be hidden, and they are the last "
+             "axis"),
             ('axes-in-front', lambda seen: seen[None, None],
              "the axes of length 1 stand before the batch; they belong between batch and keys"),
             ('axes-at-the-end', lambda seen: seen[..., None, None],
@@ -263,7 +266,8 @@ class ToAdditive(Write):
         'fill': [
             ('inverted', lambda start, mask: start.masked_fill(mask, -inf),
              "the mask is inverted: 0 stands where nobody may look"),
-            ('finite', lambda start, mask: start.masked_fill(~mask, -1e9), lambda start, mask: start.masked_fill(~mask, -1e4),
+            ('finite', lambda start, mask: start.masked_fill(~mask, -1e9),
+             lambda start, mask: start.masked_fill(~mask, -1e4),
              "the forbidden places have a finite number; only −∞ gives a weight of exactly 0")],
         'start': [
             ('ones', torch.ones,
@@ -294,7 +298,8 @@ class Window(Write):
     faults = {
         'start': [('numbers', lambda n: torch.ones(n, n), "these are numbers; a mask is boolean")],
         'since': [
-            ('one-too-many', lambda t, r: t.triu(-r), "the window begins one place too far back: `r` counts the position itself"),
+            ('one-too-many', lambda t, r: t.triu(-r),
+             "the window begins one place too far back: `r` counts the position itself"),
             ('no-window', lambda t, r: t, "nothing is taken away before the window: what is too far back has to go"),
             ('wrong-sign', lambda t, r: t.triu(r - 1),
              "for r > 1 nothing is left: diagonals below the main one have negative numbers")],
@@ -308,7 +313,8 @@ class Window(Write):
              "these are the `r` positions before it: the position sees itself, too, and `r - 1` others"),
             ('too-far', lambda n, r: torch.ones(n, n, dtype=torch.bool).tril(-r),
              "these are the places that are too far back, the part to take away"),
-            ('empty-slices', lambda n, r: torch.tensor([[j in range(n)[i - r + 1:i + 1] for j in range(n)] for i in range(n)]),
+            ('empty-slices',
+             lambda n, r: torch.tensor([[j in range(n)[i - r + 1:i + 1] for j in range(n)] for i in range(n)]),
              "the first rows are empty: in a slice a negative start counts from the end; write `max(0, i - r + 1)`"),
             ('from-the-end', lambda n, r: torch.tensor([[(i - j) % n < r for j in range(n)] for i in range(n)]),
              "the first rows see the end of the sentence: a negative index counts from there")]}

@@ -156,8 +156,8 @@ class Biases(Value):
              "Not of $W^Q$, $W^K$, $W^V$ (there the heads are cut) and not of $W_1$ (those are hidden units).")
     right = 6
     solution = """Six: those of $W^O$ (twice), of $W_2$, and of the three LayerNorms. What comes out of the other seven
-    is no vector of features: queries, keys and values are cut into heads, and $W_1$'s outputs are hidden units. Their
-    *matrices* get another order all the same, along the other axis."""
+    is no vector of features: queries, keys and values are cut into heads, and $W_1$'s outputs are hidden units.
+    Their *matrices* get another order all the same, along the other axis."""
     wrong = {13: ('all', "a bias belongs to what comes out, and out of W^Q, W^K, W^V and W_1 come other things"),
              7: ('the-others', "these are the ones that stay: W^Q, W^K and W^V, twice, and W_1"),
              0: ('none', "a bias has only one axis, but for some parts this axis is that of the features"),
