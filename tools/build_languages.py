@@ -361,7 +361,7 @@ def faults(language):
 
 def waiting(language):
     "Texts of exercises that are not translated as they stand today, and translations of what is no more."
-    texts = {f'{e.id}/{name}': text for entry in exercises() for e in [find(entry.id)] for name, text in e.texts().items()}
+    texts = {f'{e.id}/{name}': text for e in exercises() for name, text in find(e.id).texts().items()}
     known = exercise_translations(language)
     fresh = [id for id, text in texts.items() if id not in known and has_words(text)]
     changed = [id for id in known if id in texts and known[id]['en'] != texts[id]]

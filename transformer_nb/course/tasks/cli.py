@@ -71,10 +71,10 @@ def finish(
         except KeyboardInterrupt as error: return getattr(error, 'code', 130), ''
         return 0, ''
 
-    def model(function, name, codes=(2, 1), others={}, line='{name}: {error}',
+    def model(function, name, codes=(2, 1), others=None, line='{name}: {error}',
               stopped=lambda error: getattr(error, 'code', 130), done=lambda found: 0,
               give=lambda code, line: (code, line)):
-        known = {core.InputError: codes[0], runs.NotFinite: codes[1]} | others
+        known = {core.InputError: codes[0], runs.NotFinite: codes[1]} | (others or {})
         try: found = function()
         except tuple(known) as error:
             code = next(code for kind, code in known.items() if isinstance(error, kind))
