@@ -6,8 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/exercises.html.md"""
 
 # %% auto #0
 __all__ = ['LIBRARY', 'GARBAGE', 'Result', 'number', 'allclose', 'language', 'translations', 'exercise_translations', 'localized',
-           'short_repr', 'first_mismatch', 'Failure', 'operation', 'same_outcome', 'Late', 'with_timeout', 'outcome',
-           'Exercise', 'Write', 'difference', 'Value', 'find', 'check', 'Said', 'task', 'hint', 'solution',
+           'short_repr', 'first_mismatch', 'Failure', 'operation', 'on_cpu', 'same_outcome', 'Late', 'with_timeout',
+           'outcome', 'Exercise', 'Write', 'difference', 'Value', 'find', 'check', 'Said', 'task', 'hint', 'solution',
            'progress_file', 'progress', 'remember', 'source', 'stub', 'named', 'begin', 'is_first', 'flowing', 'fold',
            'choices', 'solution_text', 'markdown', 'Entries', 'Entry', 'exercises', 'cards', 'self_test']
 
@@ -67,6 +67,7 @@ def allclose(
     "Are two outputs equal, up to rounding?"
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         if a.shape != b.shape or (a.dtype == torch.bool) != (b.dtype == torch.bool): return False
+        if a.is_complex() != b.is_complex(): return False
         return torch.allclose(a.double(), b.double(), rtol=1e-4, atol=1e-5, equal_nan=True)
     a, b = number(a), number(b)
     if isinstance(a, dict) and isinstance(b, dict): return a.keys() == b.keys() and all(allclose(a[k], b[k]) for k in a)
@@ -174,6 +175,14 @@ def operation(
     if 'JUMP' in kind or kind in ('TO_BOOL', 'UNARY_NOT'): return 'branch'
     return _KINDS.get(steps[at].argrepr.rstrip('='), kind)
 
+def on_cpu(
+    x # Anything
+):
+    "Tensors as they can be compared, wherever an answer has put them; also those in lists, tuples and dicts."
+    if isinstance(x, Tensor): return (x if x.layout == torch.strided else x.to_dense()).cpu()
+    if type(x) in (list, tuple): return type(x)(map(on_cpu, x))
+    return {key: on_cpu(value) for key, value in x.items()} if type(x) is dict else x
+
 def same_outcome(
     a, # Outcome
     b  # Another one
@@ -212,7 +221,7 @@ def outcome(
 ):            # What f returns, or a Failure
     "Call a function that may do anything."
     try: return with_timeout(seconds, f)
-    except Exception as error: return Failure(error)
+    except (Exception, SystemExit) as error: return Failure(error)
 
 # %% ../../nbs/22_exercises.ipynb #6ada3428
 class Exercise:
@@ -320,7 +329,7 @@ class Write(Exercise):
     @classmethod
     def outcomes(cls, answer, questions, seconds=5.): # One after the other, up to one that takes too long
         for args in questions:
-            found = outcome(lambda: cls.run(answer, *deepcopy(args)), seconds)
+            found = outcome(lambda: on_cpu(cls.run(answer, *deepcopy(args))), seconds)
             yield found
             if Failure(TimeoutError()) == found: return  # the answer's own == may do anything
 
@@ -362,6 +371,8 @@ class Write(Exercise):
         for name, wrong in chain(cls.mistakes(), cls.pairs()):
             if all(map(same_outcome, found, cls.outcomes(wrong, questions))):  # to the first that differs
                 return cls.known_mistake(name)
+        if found[k] is None and not _is_empty(mine):
+            return cls.result('no-return', localized("nothing came back: `return` the answer (`print` only shows it)"))
         mistake, *said = difference(found[k], right[k], questions[k])
         if mistake == 'unknown':
             missing = (name for name, holds, _ in cls.properties if not holds(found[k], *questions[k]))
@@ -384,19 +395,27 @@ def _empty(error):
     said = str(error).strip()  # by a task, in the reader's language, or in the words of the one who wrote the stub
     return said, None if said in translations(language()).values() else 'en'
 
+def _is_empty(f):
+    "Is it a function whose body does nothing, such as a stub, or something else than a function?"
+    def steps(f): return len([*dis.get_instructions(f)])
+    return not inspect.isfunction(f) or steps(f) <= steps(lambda: None)
+
 def _no_output(error, asked):
     "For a call that ended with an error: as `difference`."
     if repr(error) == repr(TimeoutError()):  # ours; an answer may raise one with a text of its own
         return 'endless', localized("no answer in time for {args}: does a loop never end?", args=asked)
+    if isinstance(error, RecursionError):
+        return 'endless', localized("the function calls itself without end for {args}: when does it stop?", args=asked)
     if isinstance(error, NotImplementedError): return 'nothing', *_empty(error)
     line, *_ = format_exception_only(error)[-1].splitlines()
     return 'error', localized("{error} (for {args})", error=line, args=asked)
 
 def _part(got, right):
-    "The first parts that differ, where they say more: of a tuple, and of a list that holds arrays in place of lists."
+    """The first parts that differ and their number, where they say more: of a tuple, and of a list that holds arrays in
+    place of lists."""
     if not isinstance(right, (list, tuple)) or not isinstance(got, (list, tuple)) or len(got) != len(right): return None
-    mine, theirs = next((a, b) for a, b in zip(got, right) if not allclose(a, b))
-    if isinstance(right, tuple) or hasattr(mine, 'shape') and isinstance(theirs, (list, tuple)): return mine, theirs
+    n, mine, theirs = next((n, a, b) for n, (a, b) in enumerate(zip(got, right), 1) if not allclose(a, b))
+    if isinstance(right, tuple) or hasattr(mine, 'shape') and isinstance(theirs, (list, tuple)): return n, mine, theirs
 
 def difference(
     got,       # Of the reader's answer
@@ -411,7 +430,10 @@ def difference(
         there, wanted = tuple(got.shape), tuple(right.shape)
         return 'shape', localized("the shape is {got}, not {right}, for {args}", got=there, right=wanted, args=asked)
     got, right = number(got), number(right)
-    if part := _part(got, right): return difference(*part, args)
+    if part := _part(got, right):
+        n, mine, theirs = part
+        mistake, text, *tongue = difference(mine, theirs, args)
+        return mistake, localized("part {n} of {total}: {said}", n=n, total=len(right), said=text), *tongue
     if _kind(got) != _kind(right):
         kinds = dict(got=type(got).__name__, right=type(right).__name__)
         return 'type', localized("the answer is of type {got}, not {right}", **kinds)

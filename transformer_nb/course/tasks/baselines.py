@@ -114,6 +114,8 @@ def glu(
         'halves': [
             ('exchanged', lambda x: x.chunk(2, -1)[::-1],
              "signal and gate are exchanged: the *second* half goes through the sigmoid"),
+            ('first-axis', lambda x: x.chunk(2), lambda x: (x[:len(x)//2], x[len(x)//2:]),
+             "the *first* axis is cut, as `chunk(2)` does; the two vectors stand side by side on the last one"),
             ('wrong-axis', lambda x: x.chunk(2, -2 if x.shape[-2] > 1 else -1),
              "the halves are those of another axis; the two vectors stand side by side on the last one"),
             ('interleaved', lambda x: (x[..., ::2], x[..., 1::2]),

@@ -99,7 +99,9 @@ def make_batch(
         'lay': [
             ('made-of-padded-rows', _made_of_padded_rows,
              "shorter rows of tgt_in have an EOS: it was made of the padded tgt_out; shift the rows before you pad"),
-            ('padded-left', _padded_left, "the padding stands on the left; it belongs on the right")],
+            ('padded-left', _padded_left, "the padding stands on the left; it belongs on the right"),
+            ('pad-id-as-device', lambda special, *tables: [pad(rows, special.pad_id) for rows in tables],
+             "the second parameter of the library's `pad` is the device: write `pad(rows, pad_id=special.pad_id)`")],
         'give': [('exchanged-tables', lambda src, tgt_in, tgt_out: (src, tgt_out, tgt_in),
                   "tgt_in and tgt_out are exchanged: the input begins with BOS")],
         'whole': [('eos-behind-padding', _eos_behind_padding,

@@ -137,6 +137,8 @@ class LengthPenalty(Write):
              "this is |Y|^α, as fairseq and Hugging Face have it; the paper's has the 5 and the 6 of GNMT"),
             ('only-length-over-6', lambda length, alpha: (5 + length/6)**alpha,
              "only the length is divided by 6: put brackets around 5 + length"),
+            ('power-of-6', lambda length, alpha: (5 + length)/6**alpha,
+             "only the 6 has the exponent: `**` comes before `/`, so put brackets around the whole fraction"),
             ('power-too-early', lambda length, alpha: (5 + length)**alpha/6,
              "the power is taken before the division: α belongs to the whole fraction, so put brackets around that"),
             ('without-brackets', lambda length, alpha: 5 + length/6**alpha,

@@ -208,7 +208,11 @@ class OtherEnd(Write):
 
     faults = {
         'start': [('small-start', lambda W, d: W/d**.5,
-                   "the matrix starts with small numbers, as in `Embedding`: here it starts with variance 1")],
+                   "the matrix starts with small numbers, as in `Embedding`: here it starts with variance 1"),
+                  ('uniform', lambda W, d: torch.rand_like(W),
+                   "`torch.rand` is uniform between 0 and 1 and has variance 1/12; `torch.randn` has variance 1"),
+                  ('zeros', lambda W, d: torch.zeros_like(W),
+                   "the matrix starts with zeros, so all tokens have the same vector; `torch.randn` has variance 1")],
         'embed': [('both-ends', lambda rows, d: rows*d**.5,
                    "`forward` multiplies by √d as well: the factor stands at one end only")],
         'factor': [

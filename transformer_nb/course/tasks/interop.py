@@ -285,6 +285,8 @@ def what_differs(
             ('signed-bias', lambda d: (d - d[0, 0]).max() < .001,
              "two positions may differ by a negative number: take `abs()` before `max()` in the second question as "
              "well"),
+            ('bias-of-one-sentence', lambda d: (d[0] - d[0, 0]).abs().max() < .001,
+             "only the positions of the first sentence are compared; a bias is the same vector in *all* sentences"),
             ('always-a-bias', lambda d: True,
              "every difference is called a bias: is it the same vector at every position?"),
             ('never-a-bias', lambda d: False,

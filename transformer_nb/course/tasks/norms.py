@@ -157,6 +157,10 @@ class RMSNorm(Write):
         'use': [
             ('fixed-eps', lambda eps: 1e-5, "`eps` is not used: it is not always 1e-5"),
             ('no-eps', lambda eps: 0, "ε is missing: a vector of zeros gives 0/0, which is NaN")],
+        'whole': [
+            ('eps-after', lambda x, eps=1e-5: RMSNorm.model(x, eps, use=lambda eps: 0) + eps,
+             "ε is added to the quotient, since `/` comes before `+`; it belongs under the root: "
+             "`(mean + eps).sqrt()`")],
         'root': [
             ('no-root', lambda mean, eps: mean + eps, "the root is missing"),
             ('eps-outside', lambda mean, eps: mean.sqrt() + eps, "ε is added to the root; it belongs under it")]}

@@ -96,7 +96,10 @@ class SmoothedLoss(Write):
             ('model-smoothed', _model_smoothed,
              "the model's probabilities are smoothed; it is the target that is, and the logarithm is of p alone"),
             ('sides-exchanged', _sides_exchanged,
-             "this is −Σ p log q; the logarithm is of the model's p, and the target q stands before it")]}
+             "this is −Σ p log q; the logarithm is of the model's p, and the target q stands before it"),
+            ('nll-summed', lambda logits, targets, smoothing: (
+                SmoothedLoss.model(logits, targets, smoothing)[0], F.cross_entropy(logits, targets, reduction='sum')),
+             "the nll is a sum over the tokens; give their mean, as for the loss")]}
 
 # %% ../../../nbs/course/tasks/12_regularization.ipynb #80c50b0a
 def _total(sizes, means): return sum(t*mean for t, mean in zip(sizes, means))

@@ -78,6 +78,7 @@ class FrequentPair(Write):
         yield {('▁', 'a', 'b'): 2, ('▁', 'b', 'a'): 1, ('c', 'b', 'a'): 2},
         yield {('▁', 'a', 'n', 'a', 'n'): 3, ('▁', 'b', 'e'): 3, ('▁', 'o', 'b', 'e'): 2, ('▁', 'a', 't'): 1},
         yield {('▁a', 'b'): 3, ('▁a', 'c'): 2, ('b', 'ca'): 2, ('▁', 'b', 'ca'): 3, ('▁', 'd', 'b', 'e'): 4},
+        yield {('t', 'h', 'a', 'n'): 3, ('l', 'e', 'a', 'n'): 4, ('l', 'o'): 1},
         yield _drawn(g),
 
     def model(spelled, pairs_of=_neighbours, weigh=lambda n: n, best=lambda pairs: max(pairs, key=pairs.get)):
@@ -93,6 +94,9 @@ class FrequentPair(Write):
              "pairs of letters are counted; a piece can have several letters, and it is pieces that stand side by "
              "side"),
             ('first-two', lambda pieces: _neighbours(pieces)[:1], "only the first pair of each word is counted"),
+            ('every-second', lambda pieces: _neighbours(pieces)[::2],
+             "every second pair is left out: a piece in the middle of a word has two neighbours, so it stands in two "
+             "pairs"),
             ('unordered', lambda pieces: [tuple(sorted(pair)) for pair in _neighbours(pieces)],
              "the order within a pair is lost: (a, b) and (b, a) are two pairs")],
         'best': [

@@ -98,7 +98,10 @@ def layer_norm(
              "gain and bias are not used, `std` divides by d_model − 1 (write `correction=0`), and ε belongs to σ², "
              "under the root"),
             ('rms-norm', lambda x, g, b, eps=1e-5: g*x/(x.pow(2).mean(-1, keepdim=True) + eps).sqrt() + b,
-             "nothing is subtracted: this is RMSNorm, the next lesson's; LayerNorm takes the mean away first")]}
+             "nothing is subtracted: this is RMSNorm, the next lesson's; LayerNorm takes the mean away first"),
+            ('eps-after', lambda x, g=1., b=0., eps=1e-5: LayerNorm.model(x, g, b, eps, use=lambda eps: 0.) + eps,
+             "ε is added to the quotient, since `/` comes before `+`; it belongs to σ², under the root: "
+             "`(var + eps).sqrt()`")]}
 
 # %% ../../../nbs/course/tasks/06_transformer.ipynb #6cb901cc
 class _SamePlaces(nn.Module):

@@ -8,6 +8,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/course/tasks/why_self_atte
 __all__ = ['Recurrence', 'ShortestWays', 'CrossOperations', 'CausalHops', 'Holes', 'OrthogonalStart', 'WithGlobal', 'Scan']
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #2de9eb58
+from functools import partial
 from itertools import repeat
 from math import ceil
 
@@ -92,7 +93,10 @@ class Recurrent(nn.Module):
             ('last-only', lambda states, h: h, "that is the last state alone; give back the states of all positions")],
         'whole': [
             ('input-before', _InputBefore,
-             "U multiplies the *input* of the step before; it must be its state h, so there is no way around a loop")]}
+             "U multiplies the *input* of the step before; it must be its state h, so there is no way around a loop"),
+            ('tanh-at-the-end',
+             partial(model, step=lambda W, U, x, h: W(x) + U(h), give=lambda states, h: torch.tanh(states)),
+             "the tanh comes only after the loop; the state that goes into the next step needs it, too")]}
 
 # %% ../../../nbs/course/tasks/07_why_self_attention.ipynb #b698bda9
 def _ways(hops, join=lambda hop, reached: hop @ reached, first=True):
