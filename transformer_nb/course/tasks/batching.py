@@ -277,7 +277,7 @@ class BySource(Value):
     solution = """b: the source is almost free of padding, and the target pays for it. To measure it:
 
     ```python
-    by_source = made_of(batch_by_tokens(batches.lengths, np.argsort([len(s) for s, t in pairs], kind='stable'), 2048))
+    by_source = made_of(batch_by_tokens(lengths, np.argsort([len(s) for s, t in pairs], kind='stable'), 2048))
     {name: side_share(by_source, name) for name in ('src', 'tgt_out')}  # of exercise 10.3
     ```"""
     wrong = {'a': ('both', "what is sorted by one side varies more on the other: a source of ten words can have a "
@@ -289,7 +289,7 @@ class BySource(Value):
 class Waiting(Value):
     """Three for two
 
-    Two processes share steps of three micro-batches. Which share of their time do they spend waiting, if every
+    Two processes share steps of three micro-batches. What share of their time do they spend waiting, if every
     micro-batch takes equally long? (Both processes together, as a number between 0 and 1.)"""
     id, level, minutes, kind = '10.6', 1, 3, 'predict'
     hints = ("The step ends when the process with the most micro-batches ends.",
@@ -312,7 +312,8 @@ class StepLoss(Write):
     mean loss of all target tokens of the step."""
     id, level, minutes, name = '10.7', 1, 3, 'step_loss'
     hints = ("Turn each mean back into a sum.", "Add up the sums, and divide by all tokens of the step.")
-    solution = """With gradients it is the same, so each *summed* loss is divided by the tokens of the whole step."""
+    solution = """The mean of all tokens is the sum of all their losses, divided by the number of all tokens. The same
+    is true of gradients: each *summed* loss is divided by the tokens of the whole step."""
     def inputs(g):
         yield [2., 4.], [1, 3]
         yield (6*torch.rand(4, generator=g)).tolist(), torch.randint(100, 2000, (4,), generator=g).tolist()

@@ -32,9 +32,9 @@ def _file(text):
 class Lines(Write):
     r"""The lines of a file
 
-    Write `read_lines(path)` for a text file that is not packed: a list of its lines, without the line ends. Take its
-    bytes, cut them at newline characters (`b'\n'`) only, and let `decode_line(line, path, i)` make text of each line,
-    where `i` counts from 1."""
+    Write `read_lines(path)` for a text file that is not compressed: a list of its lines, without the line ends. Take
+    its bytes, cut them at newline characters (`b'\n'`) only, and let `decode_line(line, path, i)` make text of each
+    line, where `i` counts from 1."""
     id, level, minutes, builds = '08.1', 2, 10, 'data.corpora.read_lines'
     hints = ("`Path(path).read_bytes()` reads everything as it is. `open(path)` would already change the line ends.",
              "A newline *ends* a line. After `split(b'\\n')`, is there one piece too many?",
@@ -99,9 +99,9 @@ class Parallel(Write):
     """Two files as pairs
 
     Write `read_parallel(src_file, tgt_file, drop_empty)` with `read_lines`: a `Split` of the pairs. Files with unequal
-    numbers of lines are refused with an `InputError`. If one side of a pair is empty (or has nothing but spaces), the
-    pair is left out if `drop_empty` is true; otherwise the files are refused. `lines` of the split says in which line,
-    from 1, each pair stood."""
+    numbers of lines are refused: `raise InputError('what is wrong')`, the library's exception for wrong input. If one
+    side of a pair is empty (or has nothing but spaces), the pair is left out if `drop_empty` is true; otherwise the
+    files are refused. `lines` of the split says in which line, from 1, each pair stood."""
     id, level, minutes, builds = '08.2', 2, 15, 'data.corpora.read_parallel'
     hints = ("Compare the numbers of lines *before* you use `zip`: it stops at the end of the shorter side.",
              "Decide for each *pair*, not for each side. A side is empty when `not line.strip()`.",
@@ -205,7 +205,7 @@ class OtherLineEnds(Value):
 
     `splitlines` cuts at more characters than a newline. How many of them, apart from `\n` and `\r`, does `read_lines`
     keep inside a line? Find them all."""
-    id, level, minutes, kind = '08.4', 1, 5, 'predict'
+    id, level, minutes, kind = '08.4', 1, 5, 'write'
     hints = ("Try every code point: `len(f'a{chr(i)}b'.splitlines()) > 1`.", "There are `0x110000` code points.")
     right = 8
     solution = r"""8, and `read_lines` cuts at none of them:
@@ -234,9 +234,9 @@ class KnownWords(Write):
     Count them for `builtin['test']` and `builtin['train']`."""
     id, level, minutes, name = '08.5', 2, 5, 'known_sentences'
     hints = ("First make the set of all English words of `train`.", "`all(word in words for word in en.split())`")
-    solution = """The share of `builtin['test']` is not necessarily 100 %: with only 2,000 training pairs, a rare word
-    can occur in the test part alone. The `unseen` part is chosen so that this does not happen: it tests new
-    combinations, not new words."""
+    solution = """455 of the 500 pairs of `builtin['test']`: with only 2,000 training pairs, a rare word can occur in
+    the test part alone. Of `builtin['unseen']` it is all 500. That part is chosen so: it tests new combinations, not
+    new words."""
     def inputs(g):
         train = [('the dog runs .', 'der Hund rennt .'), ('his sister is there .', 'seine Schwester ist da .'),
                  ('Die was rolled .', 'Es wurde gewürfelt .'), ('dogs sleep .', 'Hunde schlafen .')]

@@ -190,15 +190,17 @@ class DeepNorm(Write):
 
     Wang et al. (2022) use $\mathrm{LayerNorm}(\alpha x + \mathrm{Sublayer}(x))$, in a decoder of $N$ layers with
     $\alpha = (3N)^{1/4}$. Write `deep_norm(x, f, norm, N)`, where `f` is the sub-layer. (Which loudness $s$ does that
-    give, and how uneven do you expect the gradients to be at 12 layers with Xavier's start? Predict it with its
-    formula, then measure.)"""
+    give, and how uneven do you expect the gradients to be at 12 layers with Xavier's start? Predict it with
+    $1/\sqrt{1 + s^2}$, then measure.)"""
     id, level, minutes, name = '06a.5', 2, 15, 'deep_norm'
     hints = ("Only one factor is new; where does it stand?",
              "For the question: $s$ becomes $s/\\alpha$. To measure, give each `Residual` of the decoder a new "
              "`forward`: `wrapper.forward = lambda x, f, w=wrapper: deep_norm(x, f, w.norm, 12)`.")
     solution = r"""With $\alpha = 36^{1/4} \approx 2.4$ and $s \approx 1$, the loudness becomes 0.41, and each layer
     leaves $1/\sqrt{1 + 0.17} \approx 0.92$. So the first of twelve layers gets about $0.92^{11} \approx 0.4$ of what
-    the last one gets; measured, the largest gradient is less than five times the smallest."""
+    the last one gets, and the last one about 2.4 times as much as the first. Measured with five seeds, the largest
+    gradient is 2.0 to 4.1 times the smallest. So the order of magnitude is right, and single runs are off by less than
+    a factor of 2: the formula leaves out what the other sub-layers do."""
     def inputs(g):
         yield torch.randn(1, 1, 4, generator=g), 2
         yield torch.randn(2, 3, 8, generator=g), 12
@@ -236,8 +238,8 @@ class DeepNorm(Write):
 class HowDeep(Value):
     """How deep?
 
-    With PyTorch's start, how many layers below the last decoder layer is the one that gets a tenth of its gradient?
-    Take $s = 0.26$ for all of them; the nearest whole number."""
+    How many layers does it take, going down from the last decoder layer, until a tenth of its gradient is left? Take
+    $s = 0.26$ for all of them, as with PyTorch's start. Give the nearest whole number."""
     id, level, minutes, kind = '06a.6', 2, 5, 'predict'
     hints = ("Each layer leaves $1/\\sqrt{1 + s^2}$.", "The factors of the layers are multiplied: use logarithms.")
     right = round(log(10)/log(sqrt(1 + .26**2)))

@@ -68,7 +68,9 @@ class FrequentPair(Write):
     """The most frequent pair
 
     Write `most_frequent_pair(spelled)`. `spelled` says how often each word occurs; a word is a tuple of pieces. Give
-    back the two neighbours that stand side by side most often in the whole text, as a tuple."""
+    back the two neighbours that stand side by side most often in the whole text, as a tuple. (If several pairs are
+    equally frequent, any of them will do. Our answer takes the last in the alphabet, so that the page is the same
+    everywhere.)"""
     id, level, minutes, name, first = '09.1', 1, 5, 'most_frequent_pair', True
     right = most_frequent_pair
     hints = ("`zip(pieces, pieces[1:])` yields the neighbours of one word. A `Counter` counts them for all words.",
@@ -200,7 +202,7 @@ class MergePairs(Write):
              "before you join.",
              "`list(zip(pieces, pieces[1:])).count(pair)` is how often it stands in one word; a word that occurs `n` "
              "times has it `n` times as often.")
-    solution = "`len(merge_pairs(words, 100))` says how many; they are the first ones of `merges`."
+    solution = "`len(merge_pairs(words, 100))` is 222; they are the first ones of `merges`."
     def inputs(g):
         yield {'ab': 3, 'b': 1, 'cab': 1}, 4
         yield {'a': 1, 'aab': 1, 'ab': 3, 'abc': 2}, 3
@@ -361,8 +363,8 @@ class BytePieces(Value):
 class ForeignIds(Value):
     """A vocabulary from elsewhere
 
-    A vocabulary has the unknown character at id 0 and no padding. A model takes 0 for padding. Nobody calls
-    `check_tokenizer`. What happens to a sentence with an unknown character in the middle?"""
+    A vocabulary has the unknown character at id 0 and no padding. A model takes 0 for padding. Nobody
+    compares the special ids. What happens to a sentence with an unknown character in the middle?"""
     id, level, minutes, kind = '09.8', 2, 3, 'find the bug'
     options = dict(a='torch raises an error, because 0 is no valid id',
                    b='the model sees the unknown character and translates around it',

@@ -221,8 +221,8 @@ class CausalHops(Write):
     id, level, minutes, name = '07.4', 2, 5, 'causal_hops'
     hints = ("In the pattern of one hop, $i$ sees $j$ when $0 \\leq i - j < k$. Or take the pattern from "
              "`Convolution(8, k, right=0)`.", "`path_lengths(repeat(hop))[-1, 0]`")
-    solution = r"""Counted below; the formula is $\lceil (n-1)/(k-1) \rceil$. Half as many as with a centred kernel:
-    all of it looks in the useful direction."""
+    solution = r"""The formula is $\lceil (n-1)/(k-1) \rceil$; the code counts. A centred kernel needs twice as many
+    layers, because half of it looks the wrong way."""
     def inputs(g):
         for n, k in ((2, 3), (10, 3), (33, 5), (100, 7), (15, 15)): yield n, k
 
@@ -252,7 +252,7 @@ class Holes(Value):
     Why does our dilated stack look back only? Take three layers with kernels *around* each position, $k = 5$ and
     dilations 1, 5 and 25, in this order. Together they reach $2 \cdot (1 + 5 + 25) = 62$ positions to each side. How
     many of the positions 0 … 32 are *not* connected with position 0? Count."""
-    id, level, minutes, kind = '07.5', 2, 10, 'predict'
+    id, level, minutes, kind = '07.5', 2, 10, 'write'
     hints = ("`path_lengths` takes a list of patterns as well, one for each layer. `Convolution(8, 5, dilation)` is "
              "centred.", "With `layer = Convolution(8, 5, 5**level)`, take "
              "`flow(lambda x: layer(x[None])[0], torch.randn(33, 8))` for the three levels; then count the infinite "
@@ -323,7 +323,7 @@ class WithGlobal(Write):
 
     Restricted attention plus *one* global position: position 0 sees everybody, and everybody sees position 0. Write
     `with_global(n, r)`: the boolean pattern of one hop, shape $(n, n)$, for an odd neighbourhood $r$. What is the
-    longest path for $n = 129$, $r = 5$? Which share of the $n^2$ pairs is computed?"""
+    longest path for $n = 129$, $r = 5$? What share of the $n^2$ pairs is computed?"""
     id, level, minutes, name = '07.7', 2, 5, 'with_global'
     hints = ("First the band: $i$ sees $j$ when their distance is at most $(r - 1)/2$.",
              "Then set the first row and the first column to `True`.")
