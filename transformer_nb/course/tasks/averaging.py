@@ -278,7 +278,8 @@ class Average(Write):
 
     Write `average(states, n)`: the mean of the last `n` checkpoints of a run, weight by weight. `states` holds the
     state dicts of all of them, oldest first; each one maps a name to a tensor. Give back such a dict, and leave the
-    checkpoints as they are. One run has stored its weights in 16 bits; there, numbers above 65,504 become infinite."""
+    checkpoints as they are. Some checkpoints are stored in 16 bits, in which a sum above 65,504 becomes infinite; so
+    add up in a higher precision."""
     id, level, minutes, builds = '13.1', 1, 8, 'checkpoints.average'
     hints = ("`states[-n:]` are the last ones. All of them have the same names.",
              "For one name: stack the tensors, and take the mean over the new first axis. In which precision?",
@@ -398,8 +399,8 @@ class Walk(Write):
     hints = ("A walk of eleven points: `for t in torch.linspace(0, 1, 11)`.",
              "`{k: (1-t)*a[k] + t*b[k] for k in a}` is the state dict at `t`.",
              "For the plot, the lesson's `loss_at` is such a `loss_of`.")
-    solution = """For the plot, `loss_at` of the lesson is the `loss_of`. Take `kept[constant][0][0]`,
-    `kept[constant][0][-1]`, and for the second run `kept[constant][1][-1]`; draw with `plt.semilogy`.
+    solution = """For the plot, take `kept[constant][0][0]`, `kept[constant][0][-1]`, and for the second run
+    `kept[constant][1][-1]`; draw with `plt.semilogy`.
     Within one run the loss is lower on the way than at either end: the two checkpoints lie on both sides of one
     valley, and near the middle is its bottom. That is what the mean finds. Between the runs it rises to the level of
     guessing."""

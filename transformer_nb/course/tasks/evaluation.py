@@ -168,64 +168,64 @@ class Bleu(Write):
                    "this is a mean of the sentences' scores; BLEU adds up the counts of all sentences first")]}
 
 # %% ../../../nbs/course/tasks/15b_evaluation.ipynb #41ceb133
-def _sides(a, b, value, tosses): # The values of both sides, for each toss
-    left = [value([y if s else x for x, y, s in zip(a, b, swaps)]) for swaps in tosses]
-    return zip(left, [value([x if s else y for x, y, s in zip(a, b, swaps)]) for swaps in tosses])
+def _sides(a, b, value, rounds): # The values of both sides, for each round
+    left = [value([y if s else x for x, y, s in zip(a, b, swaps)]) for swaps in rounds]
+    return zip(left, [value([x if s else y for x, y, s in zip(a, b, swaps)]) for swaps in rounds])
 
 class TossTheCoins(Write):
     """Toss the coins
 
-    Write approximate randomisation yourself: `randomised(a, b, value, tosses)`. `a` and `b` are the translations of two
-    systems, `value` is a function that scores a list of them. Each toss is a list of booleans, one for each sentence:
-    True means that its two translations change sides. Count the tosses in which the two sides differ at least as much
-    as the real systems do, no matter in which direction, and give back (count + 1)/(number of tosses + 1).
+    Write approximate randomisation yourself: `randomised(a, b, value, rounds)`. `a` and `b` are the translations of two
+    systems, `value` is a function that scores a list of them. Each round is a list of booleans, one for each sentence:
+    True means that its two translations change sides. Count the rounds in which the two sides differ at least as much
+    as the real systems do, no matter in which direction, and give back (count + 1)/(number of rounds + 1).
 
-    Then compare your $p$ for `careless` and `unlucky`, from 200 tosses, with that of `compare`."""
+    Then compare your $p$ for `careless` and `unlucky`, from 200 rounds, with that of `compare`."""
     id, level, minutes, name = '15b.3', 3, 15, 'randomised'
-    hints = ("For each toss build both sides: `y if swap else x` for the left one, the other for the right one.",
-             "The real difference is `abs(value(a) - value(b))`. A toss counts if its difference is at least that.",
+    hints = ("For each round build both sides: `y if swap else x` for the left one, the other for the right one.",
+             "The real difference is `abs(value(a) - value(b))`. A round counts if its difference is at least that.",
              """To try it:
 
 ```python
 rng = random.Random(1)
 value = lambda out: sacrebleu.BLEU(force=True).corpus_score(out, [refs]).score
-tosses = [[rng.random() < .5 for _ in refs] for _ in range(200)]
-randomised(careless, unlucky, value, tosses)
+rounds = [[rng.random() < .5 for _ in refs] for _ in range(200)]
+randomised(careless, unlucky, value, rounds)
 ```""")
-    solution = """With 200 tosses the value is rough, but near to that of `compare`. The 1 that is added keeps it from
+    solution = """With 200 rounds the value is rough, but near to that of `compare`. The 1 that is added keeps it from
     ever being 0: chance cannot be ruled out entirely."""
     def inputs(g):
         for n, trials, lead in (2, 3, .2), (5, 9, .3), (12, 60, -.3), (16, 50, .2), (9, 45, -.2), (14, 40, .1):
             a, b = torch.randn(2, n, generator=g).tolist()
             yield a, [y + lead for y in b], _mean, (torch.rand(trials, n, generator=g) < .5).tolist() + [[False]*n]
 
-    def right(a, b, value, tosses):
+    def right(a, b, value, rounds):
         def difference(swaps):
             left = [y if swap else x for x, y, swap in zip(a, b, swaps)]
             right = [x if swap else y for x, y, swap in zip(a, b, swaps)]
             return abs(value(left) - value(right))
         real = difference([False]*len(a))
-        return (sum(difference(swaps) >= real for swaps in tosses) + 1)/(len(tosses) + 1)
+        return (sum(difference(swaps) >= real for swaps in rounds) + 1)/(len(rounds) + 1)
 
-    def model(a, b, value, tosses, sides=_sides, counts=lambda differs, really: abs(differs) >= abs(really),
+    def model(a, b, value, rounds, sides=_sides, counts=lambda differs, really: abs(differs) >= abs(really),
               share=lambda counted: (sum(counted) + 1)/(len(counted) + 1)):
-        return share([counts(x - y, value(a) - value(b)) for x, y in sides(a, b, value, tosses)])
+        return share([counts(x - y, value(a) - value(b)) for x, y in sides(a, b, value, rounds)])
 
     faults = {
         'sides': [
-            ('one-side', lambda a, b, value, tosses: ((x, value(b)) for x, _ in _sides(a, b, value, tosses)),
+            ('one-side', lambda a, b, value, rounds: ((x, value(b)) for x, _ in _sides(a, b, value, rounds)),
              "only one side changes: what leaves the left side must go to the right one"),
-            ('one-coin', lambda a, b, value, tosses: _sides(a, b, value, [swaps[:1]*len(a) for swaps in tosses]),
+            ('one-coin', lambda a, b, value, rounds: _sides(a, b, value, [swaps[:1]*len(a) for swaps in rounds]),
              "all sentences change sides together here: each one has a coin of its own")],
         'counts': [
             ('one-direction', lambda differs, really: differs >= really,
              "a difference in the other direction counts as well: compare absolute values"),
             ('only-larger', lambda differs, really: abs(differs) > abs(really),
-             "a toss counts, too, if its difference is *equal* to the real one"),
+             "a round counts, too, if its difference is *equal* to the real one"),
             ('smaller', lambda differs, really: abs(differs) <= abs(really),
-             "this counts the tosses that differ *less*: a share near 1 would then mean that the difference is real")],
+             "this counts the rounds that differ *less*: a share near 1 would then mean that the difference is real")],
         'share': [('nothing-added', _mean,
-                   "nothing is added: with few tosses this can be 0, and chance can never be ruled out entirely")]}
+                   "nothing is added: with few rounds this can be 0, and chance can never be ruled out entirely")]}
 
 # %% ../../../nbs/course/tasks/15b_evaluation.ipynb #c503e675
 class HowManySentences(Value):
@@ -282,9 +282,8 @@ class OnlyBrevity(Value):
 class PiecesForWords(Value):
     """Pieces for words
 
-    Somebody scores what the model writes before the pieces are joined: `▁l ie fen ▁die ▁Bäcker ▁?`, cut at spaces, and
-    the reference in pieces as well. Of the same translations, `careless`, this gives 78.5, where we had 74.5. Why is it
-    more?"""
+    Somebody scores translations while they are still in pieces, such as `▁l ie fen ▁die ▁Bäcker ▁?`, cut at spaces, and
+    the reference in pieces as well. With `careless` this gives 78.5, where we had 74.5. Why is it more?"""
     id, level, minutes, kind = '15b.7', 2, 5, 'find the bug'
     options = dict(a='the vocabulary corrects wrong words',
                    b='with more n-grams the brevity penalty is weaker',

@@ -257,23 +257,24 @@ class Clipping(Value):
     """Clipping instead of a warm-up
 
     Could the run at 0.008 without warm-up be saved by clipping the gradient to a norm of 1? (If the gradient is longer
-    than 1, clipping makes it shorter, to the length 1, in the same direction.) Think of Adam's first step before you
-    try."""
+    than 1, clipping makes it shorter, to the length 1, in the same direction.) Before you try, think of what Adam does
+    with a gradient of half the length."""
     id, level, minutes = '11.5', 2, 8
     options = dict(a="yes: it makes the first steps short, as a warm-up does",
                    b="only with a norm far below 1, since it is the rate of 0.008 that is too high",
-                   c="no: Adam's first step has the same length, whatever the length of the gradient",
+                   c="no: Adam divides by the size of the recent gradients, so shorter ones make no shorter steps",
                    d="no: clipping changes the direction of the gradient, so the model would learn something else")
     hints = ("What does Adam do with a gradient that is multiplied by a constant?",
              "Compare `adam_path([5.])` with `adam_path([1.])`.")
     right = 'c'
-    solution = """c: clipping multiplies the whole gradient by a constant, and Adam's first step does not depend on such
-    a constant at all: `adam_path([5.])` equals `adam_path([1.])`. Later steps change a little, as the running means
-    then mix gradients that were scaled differently. The warm-up acts on the step itself. Put
+    solution = """c: clipping multiplies the whole gradient by a constant, and Adam divides by the size of the recent
+    gradients, so the constant is lost: `adam_path([5.])` equals `adam_path([1.])`, and so do the paths of longer lists.
+    Clipping takes another constant at each step, so the steps change a little, as the running means then mix gradients
+    that were scaled differently. The warm-up acts on the step itself. Put
     `nn.utils.clip_grad_norm_(model.parameters(), 1.)` before `optimizer.step()` in `train`: `train(.008, 1)` still ends
     at about 0.7, with the words and without the rule."""
     wrong = {'a': ('plain-descent', "so it is in plain gradient descent; Adam divides by the size of the gradient"),
-             'b': ('shorter-still', "a shorter gradient makes no shorter first step: Adam divides by its size"),
+             'b': ('shorter-still', "shorter gradients make no shorter steps: Adam divides by their size"),
              'd': ('direction', "all of the gradient is multiplied by one number, so its direction stays")}
 
 class ThereAndBack(Value):

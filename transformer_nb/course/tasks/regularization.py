@@ -180,7 +180,7 @@ class Floor(Value):
     r"""The floor of the loss
 
     What is the smallest possible smoothed loss for $\epsilon_{ls} = 0.1$ and $V = 37{,}000$, in nats? (Two digits after
-    the point. A training log shows 1.2: how much of that could still be learned away?)"""
+    the point.) A training log shows 1.2. Can it be this loss?"""
     id, level, minutes, kind = '12.3', 2, 8, 'predict'
     hints = (r"The minimum is the entropy of the smoothed target: one entry of $1-\epsilon+\epsilon/V$, and $V-1$ "
              r"entries of $\epsilon/V$.",

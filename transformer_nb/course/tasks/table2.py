@@ -156,14 +156,14 @@ class OnThePapersMachine(Value):
     """On the paper's machine
 
     GNMT's English–French run took 6 days on 96 K80. How many days would it have taken on the paper's machine, 8 P100,
-    by the same arithmetic? (One digit after the point. How many such machines would have done it in the 3.5 days of the
-    big model?)"""
+    by the same arithmetic? (One digit after the point. And how many such machines are needed to do it in the 3.5 days
+    of the big model?)"""
     id, level, minutes, kind = '16a.3', 1, 5, 'explain'
     hints = ("The product of days, GPUs and rate stays the same.",
              "`RUNS['GNMT + RL', 'en-fr'].flops` are the operations; `GPURun(1, 8, 'P100').flops` is a day's worth.")
     right = round(6*96*2.8/(8*9.5), 1)
     solution = """`RUNS['GNMT + RL', 'en-fr'].flops/GPURun(1, 8, 'P100').flops` are 21.2 days, three weeks. Divided by
-    3.5, that is 6.1: six such machines."""
+    3.5, that is 6.06. Six machines are not quite enough, so seven are needed."""
     wrong = {72.: ('same-rate', "96/8 times as long, if the GPUs were equally fast; a P100 does 9.5 TFLOPS, a K80 2.8"),
              round(6*96*9.5/(8*2.8), 1): ('rate-turned', "the ratio of the rates is turned over: a P100 is faster"),
              round(6*2.8/9.5, 1): ('same-number', "that is for 96 P100; the machine has 8"),
@@ -221,9 +221,9 @@ class BestPeak(Write):
 class LayersOfConvS2S(Value):
     r"""How far does a convolution see?
 
-    Our ConvS2S has six layers in encoder and decoder, with a kernel of $k = 3$ words. How many layers would its encoder
-    need so that the middle word of a sentence of 25 tokens sees all of it? (What would a pair of 25 tokens cost,
-    relative to now, if encoder and decoder had that many?)"""
+    Our ConvS2S has six layers in the encoder and six in the decoder, with a kernel of $k = 3$ words. How many layers
+    would its encoder need so that the middle word of a sentence of 25 tokens sees all of it? (What would a pair of 25
+    tokens cost, relative to now, if encoder and decoder had that many?)"""
     id, level, minutes, kind = '16a.5', 2, 6, 'explain'
     hints = ("How many words lie on either side of the middle one?",
              "A kernel of 3 sees one word on either side, so each layer adds one on either side.")
@@ -261,9 +261,9 @@ class AFairComparison(Value):
     hints = ("What was done to the words before 28.4 was counted?",
              "Compounds were split. What does the section *Which BLEU?* say of one output, counted in both ways?")
     right = 'b'
-    solution = """b: 28.4 is tokenised BLEU with split compounds. One output of another model had 29.3 in that way and
-    28.6 by sacreBLEU, so 28.4 and about 27.7 can be the same translation. To compare, count your own output in both
-    ways: `paper_bleu` comes near to the paper's."""
+    solution = """b: as far as anybody can tell, 28.4 is tokenised BLEU with split compounds. One output of another
+    model had 29.3 in that way and 28.6 by sacreBLEU, so 28.4 and about 27.7 can be the same translation. To compare,
+    count your own output in both ways: `paper_bleu` comes near to the paper's."""
     wrong = {'a': ('same-measure', "both are called BLEU, but they do not count the same words"),
              'c': ('ensemble', "the big model of Table 2 is a single model (the mean of its last checkpoints)"),
              'd': ('case', "sacreBLEU minds the case, if not told otherwise; and ignoring it would raise the score")}
@@ -272,16 +272,16 @@ class EqualWhat(Value):
     """Equally many what?
 
     Four people compare two architectures. Each of them stops the training of both after equally many of something else.
-    Whose result says which model makes more of the same arithmetic, and can be repeated on another computer?"""
+    Whose result says which model learns more from the same arithmetic, and can be repeated on another computer?"""
     id, level, minutes, kind = '16a.7', 2, 5, 'explain'
     options = dict(a='epochs', b='steps', c='minutes', d='operations')
     hints = ("Who pays, and for what? Go through the four, and say which question each of them answers.",
              "Two of the four depend on the programs, or on the size of a batch. One is about scarce data.")
     right = 'd'
     solution = """d. Equal epochs: who learns most from scarce *data*? Equal steps: nothing of interest, since a step
-    can have any size. Equal minutes: who is best on *this* machine, with *these* programs? Equal operations: who makes
-    most of a multiplication, on whatever machine."""
-    wrong = {'a': ('epochs', "that can be repeated, but it asks who makes more of the same *data*; an epoch "
+    can have any size. Equal minutes: who is best on *this* machine, with *these* programs? Equal operations: who learns
+    most from a multiplication, on whatever machine."""
+    wrong = {'a': ('epochs', "that can be repeated, but it asks who learns more from the same *data*; an epoch "
                              "of one model may cost many times that of the other"),
              'b': ('steps', "a step can have any size: with larger batches or more layers, more is computed in it"),
              'c': ('minutes', "on another computer the same minutes hold other amounts of arithmetic")}
