@@ -31,6 +31,7 @@ from itertools import chain, combinations
 from math import isclose, isnan
 from pathlib import Path
 from traceback import format_exception_only
+from typing import Any
 from unicodedata import east_asian_width
 
 import torch
@@ -309,9 +310,9 @@ class Write(Exercise):
     A row of `faults` is (name, what stands in place of the part, diagnosis), perhaps with several things that may
     stand there. What is exchanged in the part 'whole' is the answer itself. A row of `properties` is (name, function
     of output and arguments, diagnosis where it gives False)."""
-    model = None     # The answer, with its parts as further parameters that are right as they are given
-    faults = {}      # Name of a part to rows
-    properties = ()  # What is true of every right output
+    model:Any = None       # The answer, with its parts as further parameters that are right as they are given
+    faults:dict = {}       # Name of a part to rows
+    properties:tuple|list = () # What is true of every right output
 
     @staticmethod
     def inputs(g): # Arguments, a tuple for each question, from small to large; g: torch.Generator
@@ -411,11 +412,12 @@ def _no_output(error, asked):
     return 'error', localized("{error} (for {args})", error=line, args=asked)
 
 def _part(got, right):
-    """The first parts that differ and their number, where they say more: of a tuple, and of a list that holds arrays in
-    place of lists."""
+    """Number of the first part that differs, how many there are, and both, where they say more: of a tuple, and of a
+    list that holds arrays in place of lists."""
     if not isinstance(right, (list, tuple)) or not isinstance(got, (list, tuple)) or len(got) != len(right): return None
     n, mine, theirs = next((n, a, b) for n, (a, b) in enumerate(zip(got, right), 1) if not allclose(a, b))
-    if isinstance(right, tuple) or hasattr(mine, 'shape') and isinstance(theirs, (list, tuple)): return n, mine, theirs
+    if isinstance(right, tuple) or hasattr(mine, 'shape') and isinstance(theirs, (list, tuple)):
+        return n, len(right), mine, theirs
 
 def difference(
     got,       # Of the reader's answer
@@ -431,9 +433,9 @@ def difference(
         return 'shape', localized("the shape is {got}, not {right}, for {args}", got=there, right=wanted, args=asked)
     got, right = number(got), number(right)
     if part := _part(got, right):
-        n, mine, theirs = part
+        n, total, mine, theirs = part
         mistake, text, *tongue = difference(mine, theirs, args)
-        return mistake, localized("part {n} of {total}: {said}", n=n, total=len(right), said=text), *tongue
+        return mistake, localized("part {n} of {total}: {said}", n=n, total=total, said=text), *tongue
     if _kind(got) != _kind(right):
         kinds = dict(got=type(got).__name__, right=type(right).__name__)
         return 'type', localized("the answer is of type {got}, not {right}", **kinds)
