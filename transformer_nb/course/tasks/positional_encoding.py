@@ -247,8 +247,8 @@ class WayBack(Write):
 class ShiftedStart(Write):
     """Train with shifted starts
 
-    A cheap remedy for absolute positions: in training, let each batch begin at a random position, with the argument
-    `start` of `PositionalEncoding`, so that all positions are met although no sequence is long. Write
+    A cheap way to longer texts: in training, let each batch begin at a random position, with the argument `start` of
+    `PositionalEncoding`. Then all positions are met, although no sequence is long. Write
     `draw_start(n, max_len)`: a random whole number, where a sequence of `n` tokens begins in a table of `max_len` rows.
     Every start that leaves room for all tokens may come, and no other."""
     id, level, minutes, name = '05.6', 2, 5, 'draw_start'

@@ -214,7 +214,7 @@ def accumulate(
         found = _number(answer(optimizer, loss_of, [make_batch(pairs) for pairs in parts]))
         gradients = _shadow(torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters())
         kept = torch.equal(_shadow(model.parameters()), before)
-        moved = localized('the weights stay') if kept else localized('the weights move')
+        moved = localized('the parameters stay') if kept else localized('the parameters move')
         graphs = localized('several graphs at a time') if loss_of.together else localized('one graph at a time')
         return None if found is None else (found, gradients, moved, graphs)
 
@@ -249,12 +249,12 @@ def accumulate(
             ('old-gradients', 'never',
              "the gradients of the step before are still in it: `optimizer.zero_grad()` at the beginning")],
         'step': [
-            ('stepped', 'last', "the weights have moved: before the update others still look at the gradients"),
+            ('stepped', 'last', "the parameters have moved: before the update others still look at the gradients"),
             ('stepped-each-time', 'each',
-             "the weights move after every micro-batch: that is many small steps, and not one")],
+             "the parameters move after every micro-batch: that is many small steps, and not one")],
         'whole': [
             ('stepped-and-cleared', partial(_added, step='last', end=_Descent.zero_grad),
-             "the weights have moved and the gradients are gone: leave both to the caller, who still looks at them"),
+             "the parameters have moved and the gradients are gone: leave both to the caller, who still looks at them"),
             ('many-steps', partial(_added, clear='each', step='each'),
              "that is a step for every micro-batch; here they make one step together, so clear once, and do not move")]}
 
@@ -460,18 +460,18 @@ class Snapshot(Write):
     many are done) and `loss` (of the last step). Its batches and its learning rate depend on the settings and the
     step alone. Write `snapshot(run)`: a dict from names of attributes to what has to be saved. Afterwards the run goes
     on while another thread writes your dict to the disk. Then a new process begins with the same settings, takes over
-    each entry (with `load_state_dict`, where the attribute has one), and must end with the very weights of the first
-    run."""
+    each entry (with `load_state_dict`, where the attribute has one), and must end with exactly the parameters of the
+    first run."""
     id, level, minutes, name = '14.5', 2, 10, 'snapshot'
-    hints = ("What changes in a step, apart from the weights? What does Adam remember?",
+    hints = ("What changes in a step, apart from the parameters? What does Adam remember?",
              "`run.model.state_dict()`, `run.optimizer.state_dict()` and `run.step`. And what do these dicts hold, "
              "copies, or the tensors themselves?",
              "`deepcopy` of the dict with these three entries.")
     solution = """Adam's running means belong to it, and the number of the step, which says what comes next: the rate,
     the batch, and in the lesson's trainer also what dropout draws. A state dict holds the tensors themselves, which the
     next step changes in place; so take a copy (as the lesson's trainer does), or write it before you go on. The same
-    trap waits for `best = model.state_dict()` in a program that wants to come back to its best weights. (`deepcopy` is
-    in the module `copy`.)"""
+    trap waits for `best = model.state_dict()` in a program that wants to come back to its best parameters. (`deepcopy`
+    is in the module `copy`.)"""
     def inputs(g):
         yield 1, 1, 2
         yield int(torch.randint(2, 90, (1,), generator=g)), 3, 1
@@ -503,16 +503,17 @@ class Snapshot(Write):
              "Adam's running means are missing: they begin at 0, and the run takes another way: `optimizer`"),
             ('no-step', ('model', 'optimizer'),
              "the number of the step is missing: learning rate and batches begin anew"),
-            ('no-model', ('optimizer', 'step'), "the weights themselves are missing"),
+            ('no-model', ('optimizer', 'step'), "the parameters themselves are missing"),
             ('step-alone', ('step',),
-             "the number alone is not enough: the weights, and what Adam remembers, cannot be computed from it")],
+             "the number alone is not enough: the parameters, and what Adam remembers, cannot be computed from it")],
         'copy': [
             ('not-copied', lambda name, state: state,
              "the dicts hold the tensors themselves, and the run has changed them since: take a `deepcopy`"),
             ('optimizer-not-copied', lambda name, state: state if name == 'optimizer' else deepcopy(state),
-             "the weights are copied; but Adam's means are the tensors themselves, and the run has changed them since"),
+             "the parameters are copied; but Adam's means are the tensors themselves, and the run has changed them "
+             "since"),
             ('model-not-copied', lambda name, state: state if name == 'model' else deepcopy(state),
-             "Adam's means are copied; but the weights are the tensors themselves, and the run has changed them "
+             "Adam's means are copied; but the parameters are the tensors themselves, and the run has changed them "
              "since")],
         'whole': [('module-itself', lambda run: {'model': run.model},
                    "that is the module itself; its numbers are given by `run.model.state_dict()`")]}
@@ -521,23 +522,23 @@ class Snapshot(Write):
 class OtherSeed(Value):
     """Another seed
 
-    A run has three sources of randomness: the initial weights, the order of the batches, and dropout. In the lesson,
+    A run has three sources of randomness: the initial parameters, the order of the batches, and dropout. In the lesson,
     `trainer_of(new_model(), 'fast')` makes a trainer. Its `TrainingConfig` has `seed=0`, unless another is given. Which
     of the three differ for a second trainer, made in the same way, but with `seed=1` in its `TrainingConfig`?"""
     id, level, minutes, kind = '14.6', 1, 5, 'predict'
     options = dict(a='all three', b='the order of the batches and dropout', c='the order of the batches alone',
-                   d='the initial weights and dropout')
-    hints = ("When are the initial weights drawn: before the trainer is made, or after?",
+                   d='the initial parameters and dropout')
+    hints = ("When are the initial parameters drawn: before the trainer is made, or after?",
              "The trainer is this lesson's loop. Where would a seed of its own go there?")
     right = 'b'
     solution = """b: `seed` is a setting of the run. `Batches` makes the order with it, and the seed of each
-    micro-batch, which decides what dropout draws, is made of it, the step and the place. The initial weights come from
-    `torch.manual_seed(0)` in `new_model`, before there are any settings; so they stay. The
-    command `tnb-train` takes its `--seed` for all three."""
+    micro-batch, which decides what dropout draws, is made of it, the step and the place. The initial parameters come
+    from `torch.manual_seed(0)` in `new_model`, before there are any settings; so they stay. The command `tnb-train`
+    takes its `--seed` for all three."""
     wrong = {'a': ('weights-too', "the model is made after `torch.manual_seed(0)`, whatever the settings say"),
              'c': ('no-dropout', "the trainer seeds torch's random numbers by the settings' seed, the step and the "
                                  "place; so dropout draws other zeros"),
-             'd': ('weights-not-order', "it is the other way round: the weights are drawn after "
+             'd': ('weights-not-order', "it is the other way round: the parameters are drawn after "
                                         "`torch.manual_seed(0)`, and `Batches` is given the seed")}
 
 class Epochs(Value):
@@ -574,13 +575,13 @@ class FiniteLoss(Value):
     ```
 
     In step 700 the loss is 5.1. In step 701 it is NaN, and the loop stops as it should. And yet the run is lost: some
-    of the weights are NaN already. What has to be changed?"""
+    of the parameters are NaN already. What has to be changed?"""
     id, level, minutes, kind = '14.8', 2, 5, 'find the bug'
     options = dict(a="the line that looks must stand after `optimizer.step()`, or it is one step late",
                    b="it must look at the gradients, too: the loss can be finite where they are not",
                    c="nothing but a line before the update: `nn.utils.clip_grad_norm_(model.parameters(), 1.)`",
                    d="the gradients must be cleared after the update, not before `backward`")
-    hints = ("When did the weights become NaN, in step 700 or in step 701?",
+    hints = ("When did the parameters become NaN, in step 700 or in step 701?",
              "The loss of step 700 was looked at. What else goes into the update?")
     right = 'b'
     solution = r"""b: in step 700 the loss was a number, and a gradient was not: an intermediate result of `backward`
