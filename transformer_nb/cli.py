@@ -147,7 +147,7 @@ def _resumed(found, asked, world):
     of_today = {'device': 'auto', 'shard': settings['shard'] and world.size > 1}  # the machine decides
     return found.model.cfg, ABOUT | _only(found.training, ABOUT) | settings | of_today | asked
 
-def _begun(start, asked, world):
+def _begun(start, asked, world) -> tuple:
     "A run begins: configuration of a new model, or of the one to start from, and options that suit its length."
     if asked.get('recipe') and 'data' not in asked:
         raise InputError(f"--recipe {asked['recipe']}: give a corpus with --data; "

@@ -183,14 +183,14 @@ def count_real(
     "Count the real tokens; raises `InputError`, naming the row, where padding stands before one of them."
     wrong = torch.cat([(real[:, 1:] > real[:, :-1]).any(1) for real in tables])  # rows with a token behind padding
     # both at once: each question makes the CPU wait for a GPU
-    count, n_wrong = torch.stack([sum(real.sum() for real in tables), wrong.sum()]).tolist()
+    *counts, n_wrong = torch.stack([*(real.sum() for real in tables), wrong.sum()]).tolist()
     if n_wrong and not torch.compiler.is_compiling():
         raise InputError(
             f"row {wrong.nonzero()[0].item() % len(tables[0])} (from 0) of the ids: padding stands before a token, "
             "but padding belongs on the right; move it there, or check that pad_id is the id of padding "
             "and of nothing else"
         )
-    return count
+    return sum(counts)
 
 def check_table(
     side:str,  # 'source' or 'target', for the message

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
@@ -329,7 +329,8 @@ class Batches:
         start:int=0 # Optimizer steps already taken
     ):              # Yields Step after Step, without end
         "Steps from `start` on: a resumed run sees what the uninterrupted one would have seen."
-        for step in chunked(self.micro_batches(start*self.per_step), self.per_step):
+        rest = self.micro_batches(start*self.per_step)
+        while step := list(islice(rest, self.per_step)):
             ours = {i: self.collate(batch, e) for i, (e, batch) in enumerate(step) if i % self.world == self.rank}
             counts = (ours[i].n_tokens if i in ours else self._n_tokens(*theirs) for i, theirs in enumerate(step))
             yield Step(list(ours.values()), list(ours), sum(counts))

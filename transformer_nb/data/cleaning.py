@@ -56,9 +56,9 @@ SCRIPTS = {  # Language: how the Unicode names of its letters begin; for all oth
     'HANGUL CJK': 'ko', 'DEVANAGARI': 'hi mr ne', 'THAI': 'th', 'GEORGIAN': 'ka', 'ARMENIAN': 'hy', 'TAMIL': 'ta',
     'BENGALI': 'bn', 'CJK': 'zh', 'HIRAGANA KATAKANA CJK': 'ja'}
 SCRIPT_OF = {lang: set(names.split()) for names, langs in SCRIPTS.items() for lang in langs.split()}
-THREE = dict(names.split('=') for names in (  # Name of three letters to that of two
+THREE = {names[:3]: names[4:] for names in (  # Name of three letters to that of two
     'eng=en deu=de ger=de fra=fr fre=fr spa=es ita=it por=pt nld=nl rus=ru ukr=uk pol=pl ces=cs cze=cs jpn=ja '
-    'zho=zh chi=zh cmn=zh kor=ko ara=ar ell=el heb=he hin=hi').split())
+    'zho=zh chi=zh cmn=zh kor=ko ara=ar ell=el heb=he hin=hi').split()}
 
 # %% ../../nbs/data/02_cleaning.ipynb #dc3310de
 def two_letters(

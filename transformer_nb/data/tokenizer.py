@@ -123,8 +123,8 @@ class Tokenizer(TokenizerLike):
         self.model = model
         self.sp = spm.SentencePieceProcessor()
         self.sp.load_from_serialized_proto(model)  # the constructor would accept an empty model
-        for name in ('vocab_size', 'pad_id', 'bos_id', 'eos_id', 'unk_id'):  # as SentencePiece has them
-            setattr(self, name, getattr(self.sp, name)())
+        self.vocab_size, self.unk_id = self.sp.vocab_size(), self.sp.unk_id()
+        self.pad_id, self.bos_id, self.eos_id = self.sp.pad_id(), self.sp.bos_id(), self.sp.eos_id()
 
     def encode(self,
         texts:list # Sentences

@@ -35,8 +35,8 @@ from ..transformer import Transformer
 def newest_position(
     layer,       # transformer.DecoderLayer
     y:Tensor,    # Newest position of each sentence, shape (b, 1, d_model)
-    past:tuple,  # Keys (b, h, m, d_k) and values (b, h, m, d_v) of the tokens so far; m = 0 at first
-    memory:tuple, # Keys (b, h, n, d_k) and values (b, h, n, d_v) of the memory
+    past:tuple|list,   # Keys (b, h, m, d_k) and values (b, h, m, d_v) of the tokens so far; m = 0 at first
+    memory:tuple|list, # Keys (b, h, n, d_k) and values (b, h, n, d_v) of the memory
     seen:Tensor|None=None # Boolean, shape (b, 1, 1, n): which of the memory are seen; None: all
 ) -> tuple:      # What comes out, shape (b, 1, d_model), and `past` with the newest behind the others
     "A layer of the decoder for the newest position alone."
@@ -202,7 +202,7 @@ def _write_graph(file, module, inputs, sizes, names, results):
     assert program  # it is None only without dynamo
     program.save(file, external_data=sum(t.nbytes for t in module.state_dict().values()) > ONE_FILE)
     require('onnx').checker.check_model(str(file), full_check=True)
-    sides = {'inputs': program.model.graph.inputs, 'outputs': program.model.graph.outputs}
+    sides:dict[str, Any] = {'inputs': program.model.graph.inputs, 'outputs': program.model.graph.outputs}
     return {name: {value.name: [size if isinstance(size, int) else size.value for size in value.shape]
         for value in side} for name, side in sides.items()}
 

@@ -199,7 +199,8 @@ def _vocabulary(model, ids, ids_file, cfg, vocab_size):
 def _tokenizer(sides, cfg):
     "Both sides' pieces, each of (SentencePiece model, ids, file of the ids)."
     sizes = cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size
-    return TwoVocabularies(*(_vocabulary(*side, cfg, size) for side, size in zip(sides, sizes)), cfg.bos_id)
+    source, target = (_vocabulary(*side, cfg=cfg, vocab_size=size) for side, size in zip(sides, sizes))
+    return TwoVocabularies(source, target, cfg.bos_id)
 
 def _sides(folder):
     shared, own = folder/'vocab.json', folder/'target_vocab.json'  # where each language has a table of its own

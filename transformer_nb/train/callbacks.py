@@ -374,12 +374,12 @@ class EarlyStopping(Callback):
     ):
         self.patience = patience
 
-    def on_checkpoint(self, trainer, numbers=None):
+    def on_checkpoint(self, trainer, numbers):
         losses = [loss if isfinite(loss := entry['val_loss']) else inf for entry in trainer.log if 'val_loss' in entry]
         since_best = len(losses) - 1 - losses.index(min(losses)) if losses else 0
         trainer.stopped_early = since_best >= self.patience
 
-    on_fit_start = on_checkpoint  # the log of a resumed run has its checkpoints
+    def on_fit_start(self, trainer): self.on_checkpoint(trainer, {})  # the log of a resumed run has its checkpoints
 
 # %% ../../nbs/train/07_callbacks.ipynb #cbkprox
 class Progress(Callback):
