@@ -31,8 +31,8 @@ NAMES = {'ja': '日本語', 'zh': '中文', 'ko': '한국어'}
 SUBTITLE = "The first lessons whole, the others in short"
 INTRODUCTION = (
     "The first lessons, up to the model whole, are in this language: text, figures and exercises. The others are in "
-    "English, each with the summary that stands here. `check`, `hint` and `task` (what an exercise asks) answer in "
-    "this language, for the exercises of all lessons, after:",
+    "English, each with the summary that stands here. `check`, `hint`, `task` (what an exercise asks) and `solution` "
+    "answer in this language, for the exercises of all lessons, after:",
 )
 THE_OTHERS = "The other lessons, in short"
 PAPER_SAYS, EXERCISES, HINT, SOLUTION = 'What the paper says', 'Exercises', 'Hint {n}', 'Solution'
