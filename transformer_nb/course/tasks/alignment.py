@@ -368,7 +368,8 @@ print(*(f'{aer(links, gold):.3f}' for links in (german, english, either, kept)))
     solution = """Links that both sides name are nearly all right, and many are missing. The union finds most links, and
     most wrong ones. What we keep lies between the two, and its error rate is near that of the union. Here the English
     words alone do best: the comma is not asked any more, and both *is* and *sleeping* can name *schläft*. Such pairs
-    are what this compromise cannot link, since *schläft* is not free."""
+    are what this compromise cannot link, since *schläft* is not free. (German names 0.142, English names 0.111, union
+    0.121, this one 0.122.)"""
     start = '''
 def both_sides(
     weights # Map of words, shape (German words, English words)

@@ -242,7 +242,7 @@ class Brackets(Write):
     Write `brackets(tree, place)` by the rules above: how often the tree has each bracket `(label, start, end)`. Number
     the words from 0. `place[i]` says how many words before word $i$ count; punctuation does not. So a bracket over the
     words $i$ to $j - 1$ has the start `place[i]` and the end `place[j]`. Where both are equal, only punctuation stands
-    between them, and it is none."""
+    between them, and the constituent is not a bracket."""
     id, level, minutes, builds = '18.3', 2, 15, 'experiments.parsing.brackets'
     hints = ("Walk through the tree, and carry along how many words came before. `walk(node, i)` may give back the "
              "number after its last word.",
@@ -487,8 +487,8 @@ class LowLimit(Value):
     """A limit that is too low
 
     Cut the line of each tree in `gold['test']` after (words + k) tokens, repair it, and compute F1, for k = 0, 10, 20,
-    30, 40 and 50. What is the smallest of these k with an F1 of 100? (No tree here has more than 32 brackets. For
-    newspaper text even `input + 50` was too little.)"""
+    30, 40 and 50. What is the smallest of these k with an F1 of 100? (No line here has more than 32 bracket
+    tokens, opening and closing. For newspaper text even `input + 50` was too little.)"""
     id, level, minutes, kind = '18.7', 1, 8, 'predict'
     hints = ("`repair(' '.join(linearise(t).split()[:len(leaves(t)) + k]), words_of(t))`",
              """The whole of it:
@@ -499,10 +499,10 @@ for k in range(0, 60, 10):
     print(k, f1(gold['test'], cut)['f1'])
 ```""")
     right = 30
-    solution = """30. Nothing is lost once k is as large as the most brackets that a sentence has, 32, and even a little
-    earlier, since `repair` closes what is still open at the end. With k = 20 it is 99.92 already: few of these
+    solution = """30. Nothing is lost once k is as large as the most bracket tokens that a line has, 32, and even a
+    little earlier, since `repair` closes what is still open at the end. With k = 20 it is 99.92 already: few of these
     sentences are long. In newspaper text, `input + 50` would cut more than a fifth of the trees."""
-    wrong = {40: ('closed-by-repair', "32 brackets do not need k = 40: `repair` closes what is open at the end"),
+    wrong = {40: ('closed-by-repair', "32 bracket tokens do not need k = 40: `repair` closes what is open at the end"),
              50: ('translation', "that is the limit for translation; these sentences are short, and need less"),
              20: ('nearly', "nearly: F1 is 99.92 there, so some trees are cut"),
              10: ('too-small', "F1 is about 95 there: a fifth of the trees is not faultless"),

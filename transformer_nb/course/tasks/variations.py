@@ -20,20 +20,20 @@ from ..exercises import Value, Write, localized
 class Fitting(Write):
     r"""Which vocabularies fit?
 
-    Write `fitting(printed, layers, d_model)`: the smallest and the largest vocabulary $V$ with which the parameters of
-    a row round to the `printed` millions. The model has $V \cdot d_{model}$ weights in its embedding, and `layers`
-    weights elsewhere."""
+    Write `fitting(printed, elsewhere, d_model)`: the smallest and the largest vocabulary $V$ with which the parameters
+    of a row round to the `printed` millions. The model has $V \cdot d_{model}$ weights in its embedding, and
+    `elsewhere` counts all its other weights."""
     id, level, minutes, name, first = '17.1', 2, 8, 'fitting', True
     hints = ("How many weights may a model have at least, and how many at most, if 65 is printed?",
-             "At least `(printed - .5)*1e6`. Take off `layers`, divide by `d_model`. In which direction must it be "
+             "At least `(printed - .5)*1e6`. Take off `elsewhere`, divide by `d_model`. In which direction must it be "
              "rounded, so that it is not below the limit?",
              "`ceil` for the smallest vocabulary, `floor` for the largest, both from `math`.")
     start = '''
 def fitting(
-    printed, # Millions of parameters, as printed in Table 3
-    layers,  # Number of weights outside of the embedding
-    d_model  # Width
-):           # Smallest and largest vocabulary
+    printed,   # Millions of parameters, as printed in Table 3
+    elsewhere, # Number of weights outside of the embedding
+    d_model    # Width
+):             # Smallest and largest vocabulary
     ...  # your code
 '''
     def inputs(g):
@@ -67,12 +67,12 @@ def fitting(
              "this goes from 65 to 66 million, as if figures were cut off; they are rounded: from 64.5 to 65.5 "
              "million")],
         'million': [
-            ('not-in-millions', 1, "`printed` counts millions, `layers` single weights: multiply by 1e6")],
+            ('not-in-millions', 1, "`printed` counts millions, `elsewhere` single weights: multiply by 1e6")],
         'rows': [
             ('without-layers', lambda weights, layers, d_model: weights/d_model,
-             "the weights outside of the embedding are forgotten: take `layers` off first"),
+             "the weights outside of the embedding are forgotten: take `elsewhere` off first"),
             ('layers-divided-too-late', lambda weights, layers, d_model: weights/d_model - layers,
-             "the brackets are missing: take `layers` off first, then divide what is left by `d_model`"),
+             "the brackets are missing: take `elsewhere` off first, then divide what is left by `d_model`"),
             ('two-matrices', lambda weights, layers, d_model: (weights - layers)/(2*d_model),
              "this has two matrices of V · d_model weights; one is shared by all (§3.4)")],
         'integer': [
@@ -105,7 +105,7 @@ class Noise(Write):
     a column for each seed. Give back σ, the standard deviation of the rest, which neither the row nor the seed
     explains. The sum of its squares is divided by the degrees of freedom."""
     id, level, minutes, name, first = '17.2', 3, 15, 'noise', True
-    hints = ("What a row explains is its mean, and what a seed explains is the mean of its column.",
+    hints = ("The rest is in the formula above: which axis holds the mean of a row, and which the mean of a seed?",
              "Both means hold the mean of all runs, so with both it is taken off twice.",
              "`rest = x - x.mean(0) - x.mean(1, keepdim=True) + x.mean()`; the sum of its squares is divided by "
              "(R − 1)(S − 1), then comes the root.")
@@ -370,7 +370,7 @@ class TwoChanges(Value):
     """What did it, the mixing?
 
     The row *average* has a loss of 1.57 in the mean, base has 1.16. "So it hurts that the heads are mixed", says a
-    friend. Look at the table of `benchmarks/averaging.py`. What is wrong with this conclusion?"""
+    friend. Look at the table in [Averaged heads](further/averaged_heads.ipynb). What is wrong with this conclusion?"""
     id, level, minutes, kind = '17.7', 2, 5, 'find the bug'
     options = dict(a='*average* has fewer weights than base',
                    b='three seeds are too few for a difference of this size',
