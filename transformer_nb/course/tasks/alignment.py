@@ -350,11 +350,11 @@ class BothSides(Write):
     Each German word names one English word, so *is sleeping* loses a link. Let each English word name a German one as
     well. Write `both_sides(weights)`: `weights`, shape (German words, English words), has no `</s>`. A German word
     names the English word with the largest weight in its row, an English word the German one with the largest weight
-    in its column. A link that both name is sure. Keep the sure links, and of the others those whose two words *both*
-    have no sure link. Then compare the error rates of all four: German names, English names, union, and this one."""
+    in its column. A link that both name is *agreed*. Keep the agreed links, and of the others those whose two words *both*
+    have no agreed link. Then compare the error rates of all four: German names, English names, union, and this one."""
     id, level, minutes, name = '19b.6', 3, 15, 'both_sides'
     hints = ("Two sets of links: from `argmax(1)` and from `argmax(0)`. Mind the order within a link.",
-             "The sure links are `german & english`. Which English words and which German words have one?",
+             "The agreed links are `german & english`. Which English words and which German words have one?",
              """For the error rates:
 
 ```python
@@ -399,8 +399,8 @@ def both_sides(
             ('english-alone', lambda german, english: english,
              "only the English words name here; let each German word name an English one, too"),
             ('union', set.union,
-             "that is the union: what only one side names is kept only if *both* words have no sure link"),
-            ('intersection', set.intersection, "these are the sure links; add those whose two words both have none"),
+             "that is the union: what only one side names is kept only if *both* words have no agreed link"),
+            ('intersection', set.intersection, "these are the agreed links; add those whose two words both have none"),
             ('free-german', partial(_keep, free=lambda i, j, sure: all(j != g for e, g in sure)),
              "only the German word is asked whether it is free; both words must be"),
             ('free-english', partial(_keep, free=lambda i, j, sure: all(i != e for e, g in sure)),

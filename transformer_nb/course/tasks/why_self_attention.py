@@ -251,7 +251,7 @@ class Holes(Value):
 
     Why does our dilated stack look back only? Take three layers with kernels *around* each position, $k = 5$ and
     dilations 1, 5 and 25, in this order. Together they reach $2 \cdot (1 + 5 + 25) = 62$ positions to each side. How
-    many of the positions 0 … 32 are *not* connected with position 0? Count."""
+    many of the positions 0 … 32 does no signal from position 0 reach? Count."""
     id, level, minutes, kind = '07.5', 2, 10, 'write'
     hints = ("`path_lengths` takes a list of patterns as well, one for each layer. `Convolution(8, 5, dilation)` is "
              "centred.", "With `layer = Convolution(8, 5, 5**level)`, take "
