@@ -6,11 +6,9 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
-from conftest import CHROMIUM, dom
 
 TOOLS = Path(__file__).parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
@@ -592,13 +590,17 @@ TICKED = """<script>addEventListener("DOMContentLoaded", () => {
 });</script>"""
 
 
-def browsed(page, before="", after=""):
+@pytest.fixture
+def browsed(browser):
     "A page as it is after its scripts; `before` and `after` are scripts of the test around those of the page."
-    path = page.with_name("test.html")
-    path.write_text(page.read_text().replace("<head>", f"<head>{before}").replace("</head>", f"{after}</head>"))
-    with TemporaryDirectory() as profile: html = dom(path, profile)
-    path.unlink()
-    return html
+    def browsed(page, before="", after=""):
+        path = page.with_name("test.html")
+        html = page.read_text().replace("<head>", f"<head><script>localStorage.clear()</script>{before}")
+        path.write_text(html.replace("</head>", f"{after}</head>"))
+        html = browser.html(path)
+        path.unlink()
+        return html
+    return browsed
 
 
 def test_without_a_script_there_is_nothing_to_tick(toy_site):
@@ -609,29 +611,26 @@ def test_without_a_script_there_is_nothing_to_tick(toy_site):
     assert 'data-exercises="01.1 01.2" href="../toy.html"' in (toy_site / "deep/inner.html").read_text()
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
-def test_ticks_are_kept_and_counted(toy_site):
+def test_ticks_are_kept_and_counted(toy_site, browsed):
     dom = browsed(toy_site / "toy.html", after=TICKED)
     assert 'data-kept="{&quot;01.1&quot;:true}"' in dom
     assert re.search(r'<input type="checkbox"[^>]*aria-label="01.1 done">', dom)
     assert ">1 of 2 done</p>" in dom and re.search(r'aria-label="1 of 2 done"[^>]*>1/2</span>', dom)
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
 @pytest.mark.parametrize("kept, short, long", [
     ('{"01.1": true, "01.2": true, "99.1": true}', "✓", "2 問中 2 問完了"),
     ("null", "0/2", "2 問中 0 問完了"),
     ("[not ours", "0/2", "2 問中 0 問完了"),
 ])
-def test_ticks_are_found_again_in_the_language_of_the_page(toy_site, kept, short, long):
+def test_ticks_are_found_again_in_the_language_of_the_page(toy_site, browsed, kept, short, long):
     before = f"<script>localStorage.setItem('transformer_nb-done', '{kept}')</script>"
     dom = browsed(toy_site / "languages/ja/toy.html", before)
     assert f">{short}</span>" in dom and f">{long}</p>" in dom and 'aria-label="01.2 完了"' in dom
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
 @pytest.mark.parametrize("sure, kept, count", [("true", "{}", 0), ("false", "{&quot;01.1&quot;: true}", 1)])
-def test_ticks_are_forgotten_after_a_question(toy_site, sure, kept, count):
+def test_ticks_are_forgotten_after_a_question(toy_site, browsed, sure, kept, count):
     ticked = """localStorage.setItem('transformer_nb-done', '{"01.1": true}')"""
     before = f"<script>confirm = () => {sure}; {ticked}</script>"
     click = TICKED.replace("if (!box.checked) box", 'document.querySelector("[data-forget] > button")')

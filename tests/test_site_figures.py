@@ -7,7 +7,7 @@ from html import unescape
 from io import BytesIO
 
 import pytest
-from conftest import CHROMIUM, ROOT, dom
+from conftest import ROOT
 from PIL import Image, ImageChops
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -144,15 +144,14 @@ LOOK = """<script>addEventListener("load", () => {
 })</script>"""
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
 @pytest.mark.parametrize("dark, seen", [
     ("false", "true rgba(0, 0, 0, 0) normal 150px"),
     ("true", "true rgb(228, 228, 228) multiply 150px"),
 ])
-def test_code_scrolls_in_its_box_and_figures_stand_on_a_card_in_the_dark(site, tmp_path, dark, seen):
+def test_code_scrolls_in_its_box_and_figures_stand_on_a_card_in_the_dark(site, browser, dark, seen):
     page = site[0] / f"look-{dark}.html"
     page.write_text((site[0] / "toy.html").read_text().replace("</head>", LOOK.replace("DARK", dark) + "</head>"))
-    found = dom(page, tmp_path)
+    found = browser.html(page)
     page.unlink()
     assert f"<title>{seen}</title>" in found
 
