@@ -15,7 +15,7 @@ import build_glossary
 import build_languages as pages
 import site_course
 from notebooks import read, text_of
-from site_words import add_words, write_words
+from site_words import add_scripts, write_words
 
 from transformer_nb.course import exercises as ex
 from transformer_nb.course.widgets import WIDGETS, beam_data, widget
@@ -554,9 +554,9 @@ def test_the_site_has_the_words_of_its_scripts(language, tmp_path):
     words = json.loads(script.removeprefix('globalThis.translations = '))
     assert [*words] == pages.said_in(pages.SITE_LIBS) and words.items() <= ex.translations(language).items()
     lang = {'zh': 'zh-Hans'}.get(language, language)
-    page = add_words(f'<html lang="{lang}"><head></head>', '../')
-    assert f'<script src="../site_libs/words.{language}.js" defer></script></head>' in page
-    assert add_words('<html lang="en"><head></head>', '') == '<html lang="en"><head></head>'
+    page = add_scripts(f'<html lang="{lang}"><head></head>', '../')
+    assert f'<head><script src="../site_libs/words.{language}.js" defer></script><script ' in page
+    assert 'words' not in add_scripts('<html lang="en"><head></head>', '')
 
 
 # The first lessons whole

@@ -76,7 +76,7 @@ class Browser(Chrome):
     def place(self, expression, share):
         "An element, after the page was scrolled to it, and how far from its middle that share of its width is."
         element = self.run(expression)
-        self.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        self.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
         return element, round((share - .5)*element.rect["width"])
 
     def click(self, expression, share=.5):

@@ -30,10 +30,9 @@ REFERENCE, ASIDE, LESSON = .4, .8, 1  # how much a page counts
 
 # ---- pages
 
-def add_search(html, to_root):
+def add_search(html):
     "The box of our own search, in place of smalldocs' one."
-    script = f'<script src="{to_root}site_libs/search.js" defer></script>'
-    return BOX.sub(SEARCH_BOX, FUSE.sub(script, html))
+    return BOX.sub(SEARCH_BOX, FUSE.sub("", html))
 
 
 class Prose:
