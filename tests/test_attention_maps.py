@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CHROMIUM, dom
 
 from transformer_nb.core import InputError
 from transformer_nb.course.widgets import grow_tree
@@ -66,13 +65,12 @@ def test_a_list_of_maps_makes_one_viewer_and_none_is_refused():
     with pytest.raises(InputError, match='no maps to show'): attention_viewer([])
 
 
-@pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
-def test_two_viewers_on_a_page_in_a_browser(tmp_path):
+def test_two_viewers_on_a_page_in_a_browser(browser, tmp_path):
     first, second = some_maps(4, 5), some_maps(7, 3, N=1, h=2, seed=1)
     first['source'][0] = EVIL
     page = tmp_path/'maps.html'
     Viewer(attention_viewer(first).html + attention_viewer([second, first]).html).save(page)
-    found = dom(page, tmp_path/'profile')
+    found = browser.html(page)
     assert '<title>Attention maps</title>' in found and found.count('data-ready') >= 2
     assert 'needs JavaScript' not in found and html.escape(EVIL, quote=False) in found
     assert found.count('<canvas') == 2*3 + 1*2                      # a small picture for each head of each viewer
@@ -93,13 +91,12 @@ document.title = document.querySelector('.tnb-status').textContent + ' | ' + lin
 </script>"""
 
 
-@pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
-def test_pointing_at_a_token_in_a_browser(tmp_path):
+def test_pointing_at_a_token_in_a_browser(browser, tmp_path):
     first, second = some_maps(4, 5), some_maps(5, 4, seed=1)
     second['encoder'][1, 1, 2] = torch.tensor([0., .7, .3, 0., 0.])
     page = tmp_path/'maps.html'
     Viewer(attention_viewer([first, second]).html + POINT).save(page)
-    assert '<title>From “▁w2”: “▁w1” 70 %, “▁w2” 30 % | 2</title>' in dom(page, tmp_path/'profile')
+    assert '<title>From “▁w2”: “▁w1” 70 %, “▁w2” 30 % | 2</title>' in browser.html(page)
 
 
 def test_the_viewers_rules_touch_nothing_else():

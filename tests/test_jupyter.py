@@ -5,16 +5,14 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-from browser import page
-from conftest import CHROMIUM, ROOT
+from conftest import ROOT
 
 sys.path.insert(0, str(ROOT/'tools'))
 from notebooks import made, written
 
 if not find_spec('jupyterlab'):  # an import of it takes seconds, with --slow or without
     pytest.skip("could not import 'jupyterlab'", allow_module_level=True)
-pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason='no Chromium')]
+pytestmark = pytest.mark.slow
 
 CELLS = ["from transformer_nb.course.widgets import widget\nwidget('scores')",
          "from transformer_nb import Translator\nTranslator.from_pretrained('demo').show('a dog runs .')"]
@@ -44,16 +42,15 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def seen(lab):
+def seen(browser, lab):
     "The notebook, whose cells have run."
-    with page(width=1200, height=1600) as seen:
-        seen.tell('Page.navigate', url=lab.replace('/lab', '/lab/tree/look.ipynb'))
-        seen.until("window.jupyterapp && document.querySelectorAll('.jp-Notebook .jp-Cell').length === 2", 120)
-        seen.until(f"{NOTEBOOK}.sessionContext.session?.kernel?.status === 'idle'", 120)
-        seen.run("void jupyterapp.commands.execute('notebook:run-all-cells')")
-        seen.until(f"{NOTEBOOK}.content.widgets.every(cell => cell.model.outputs?.length)", 120)
-        seen.until("document.querySelectorAll('.tnb-widget[data-ready], .tnb-attention[data-ready]').length === 2")
-        yield seen
+    browser.open(lab.replace('/lab', '/lab/tree/look.ipynb'), 1200, 1600)
+    browser.until("window.jupyterapp && document.querySelectorAll('.jp-Notebook .jp-Cell').length === 2", 120)
+    browser.until(f"{NOTEBOOK}.sessionContext.session?.kernel?.status === 'idle'", 120)
+    browser.run("void jupyterapp.commands.execute('notebook:run-all-cells')")
+    browser.until(f"{NOTEBOOK}.content.widgets.every(cell => cell.model.outputs?.length)", 120)
+    browser.until("document.querySelectorAll('.tnb-widget[data-ready], .tnb-attention[data-ready]').length === 2")
+    return browser
 
 
 def test_a_slider_follows_pointer_and_keys(seen):

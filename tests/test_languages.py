@@ -1,6 +1,5 @@
 "Pages, tasks and diagnoses in Japanese, Chinese and Korean say what the English says today."
 import ast
-import html
 import json
 import re
 import sys
@@ -9,14 +8,14 @@ from unicodedata import east_asian_width
 
 import pytest
 import torch
-from conftest import CHROMIUM, ROOT, dom, tnb
+from conftest import ROOT, tnb
 
 sys.path.insert(0, str(ROOT/'tools'))
 import build_glossary
 import build_languages as pages
 import site_course
 from notebooks import read, text_of
-from site_words import add_words, write_words
+from site_words import add_scripts, write_words
 
 from transformer_nb.course import exercises as ex
 from transformer_nb.course.widgets import WIDGETS, beam_data, widget
@@ -492,7 +491,7 @@ def test_scripts_say_all_their_words(folder):
     assert [text for text in found if not NOT_SHOWN.match(text)] == [] and len(said) > 20
 
 
-LOOK = """<pre></pre><script>
+LOOK = """
 const seen = new Set()
 const look = () => document.querySelectorAll('.tnb-widget *').forEach(e => {
   const own = [...e.childNodes].filter(node => node.nodeType === 3).map(node => node.data)
@@ -511,24 +510,22 @@ document.querySelectorAll('.tnb-widget input').forEach(i => [i.min, i.max].forEa
   i.oninput()
   look()
 }))
-document.querySelector('pre').textContent = JSON.stringify([...seen])
-</script>"""
+return [...seen]"""
 NAMES = {'d_k', 'd_model', 'softmax', 'view', 'transpose', 'base', 'NaN', 'the', 'dog', 'rested', 'pad'}
 
 
-def told_by_widgets(language, folder, monkeypatch):
+def told_by_widgets(language, browser, folder, monkeypatch):
     "All that the six widgets show or say aloud while they are moved."
     monkeypatch.setenv('TNB_LANG', language)
-    Viewer(''.join(widget(name).html for name in WIDGETS) + LOOK).save(folder/'page.html')
-    page = dom(folder/'page.html', folder/'profile')
-    return json.loads(html.unescape(re.search('<pre>(.*?)</pre>', page, re.S)[1]))
+    Viewer(''.join(widget(name).html for name in WIDGETS)).save(folder/'page.html')
+    browser.open((folder/'page.html').as_uri())
+    return browser.play(LOOK)
 
 
-@pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
 @pytest.mark.parametrize('language', LANGUAGES)
-def test_no_widget_speaks_english(language, monkeypatch, tmp_path):
+def test_no_widget_speaks_english(language, browser, monkeypatch, tmp_path):
     "Nothing that it shows has a word of its English texts, but for names of the code and the words of the sentence."
-    texts = told_by_widgets(language, tmp_path, monkeypatch)
+    texts = told_by_widgets(language, browser, tmp_path, monkeypatch)
     def words(text): return {*re.findall('(?<![A-Za-z_])[A-Za-z][A-Za-z_]+', re.sub(r'\{\w+\}', '', text))} - NAMES
     english = set().union(*map(words, pages.of_widgets()))
     examples = json.dumps(beam_data(), ensure_ascii=False)
@@ -557,9 +554,9 @@ def test_the_site_has_the_words_of_its_scripts(language, tmp_path):
     words = json.loads(script.removeprefix('globalThis.translations = '))
     assert [*words] == pages.said_in(pages.SITE_LIBS) and words.items() <= ex.translations(language).items()
     lang = {'zh': 'zh-Hans'}.get(language, language)
-    page = add_words(f'<html lang="{lang}"><head></head>', '../')
-    assert f'<script src="../site_libs/words.{language}.js" defer></script></head>' in page
-    assert add_words('<html lang="en"><head></head>', '') == '<html lang="en"><head></head>'
+    page = add_scripts(f'<html lang="{lang}"><head></head>', '../')
+    assert f'<head><script src="../site_libs/words.{language}.js" defer></script><script ' in page
+    assert 'words' not in add_scripts('<html lang="en"><head></head>', '')
 
 
 # The first lessons whole

@@ -139,7 +139,6 @@ def test_cells_as_github_shows_them(tmp_path):
             ("markdown", "[a](01_a.ipynb#x) [b](../LICENSE) [c](#top) [d](https://e.org/f.ipynb) [e](mailto:a@b.c)"),
             ("code", "#| hide\nsecret()"),
             ("code", "2 + 2", out),
-            ("markdown", "::: {.callout-note}\nCareful.\n:::"),
             ("markdown", "```md\n[g](03_g.ipynb)\n```"),
         ),
         "https://h/p/blob/main",
@@ -150,7 +149,6 @@ def test_cells_as_github_shows_them(tmp_path):
     )
     assert "[c](#top) [d](https://e.org/f.ipynb) [e](mailto:a@b.c)" in text and "[g](03_g.ipynb)" in text
     assert "```python\n2 + 2\n```\n\n```text\n4\n```" in text
-    assert "> [!NOTE]\n> Careful." in text
 
 
 def test_a_traceback_does_not_get_into_the_readme(tmp_path):

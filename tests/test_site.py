@@ -6,11 +6,9 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
-from conftest import CHROMIUM, dom
 
 TOOLS = Path(__file__).parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
@@ -585,20 +583,12 @@ def test_links_in_a_description_lead_to_pages(toy_site):
 
 # ---- the ticks
 
-TICKED = """<script>addEventListener("DOMContentLoaded", () => {
-  const [box] = document.querySelectorAll("[data-exercise] > input");
-  if (!box.checked) box.click();
-  document.body.dataset.kept = localStorage.getItem("transformer_nb-done");
-});</script>"""
-
-
-def browsed(page, before="", after=""):
-    "A page as it is after its scripts; `before` and `after` are scripts of the test around those of the page."
-    path = page.with_name("test.html")
-    path.write_text(page.read_text().replace("<head>", f"<head>{before}").replace("</head>", f"{after}</head>"))
-    with TemporaryDirectory() as profile: html = dom(path, profile)
-    path.unlink()
-    return html
+def opened(browser, page, done="null"):
+    "A lesson in the browser of a reader who has done this."
+    browser.open(page.as_uri())
+    browser.execute_script("localStorage.setItem('transformer_nb-done', arguments[0])", done)
+    browser.refresh()
+    return browser
 
 
 def test_without_a_script_there_is_nothing_to_tick(toy_site):
@@ -609,34 +599,34 @@ def test_without_a_script_there_is_nothing_to_tick(toy_site):
     assert 'data-exercises="01.1 01.2" href="../toy.html"' in (toy_site / "deep/inner.html").read_text()
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
-def test_ticks_are_kept_and_counted(toy_site):
-    dom = browsed(toy_site / "toy.html", after=TICKED)
-    assert 'data-kept="{&quot;01.1&quot;:true}"' in dom
-    assert re.search(r'<input type="checkbox"[^>]*aria-label="01.1 done">', dom)
-    assert ">1 of 2 done</p>" in dom and re.search(r'aria-label="1 of 2 done"[^>]*>1/2</span>', dom)
+KEPT = "localStorage.getItem('transformer_nb-done')"
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
-@pytest.mark.parametrize("kept, short, long", [
+def test_ticks_are_kept_and_counted(toy_site, browser):
+    seen = opened(browser, toy_site / "toy.html")
+    seen.click("document.querySelector('[data-exercise] > input')")
+    assert seen.run(KEPT) == '{"01.1":true}'
+    assert re.search(r'<input type="checkbox"[^>]*aria-label="01.1 done">', seen.page_source)
+    assert ">1 of 2 done</p>" in seen.page_source
+    assert re.search(r'aria-label="1 of 2 done"[^>]*>1/2</span>', seen.page_source)
+
+
+@pytest.mark.parametrize("done, short, long", [
     ('{"01.1": true, "01.2": true, "99.1": true}', "✓", "2 問中 2 問完了"),
     ("null", "0/2", "2 問中 0 問完了"),
     ("[not ours", "0/2", "2 問中 0 問完了"),
 ])
-def test_ticks_are_found_again_in_the_language_of_the_page(toy_site, kept, short, long):
-    before = f"<script>localStorage.setItem('transformer_nb-done', '{kept}')</script>"
-    dom = browsed(toy_site / "languages/ja/toy.html", before)
-    assert f">{short}</span>" in dom and f">{long}</p>" in dom and 'aria-label="01.2 完了"' in dom
+def test_ticks_are_found_again_in_the_language_of_the_page(toy_site, browser, done, short, long):
+    html = opened(browser, toy_site / "languages/ja/toy.html", done).page_source
+    assert f">{short}</span>" in html and f">{long}</p>" in html and 'aria-label="01.2 完了"' in html
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: the ticks are seen only in a browser")
-@pytest.mark.parametrize("sure, kept, count", [("true", "{}", 0), ("false", "{&quot;01.1&quot;: true}", 1)])
-def test_ticks_are_forgotten_after_a_question(toy_site, sure, kept, count):
-    ticked = """localStorage.setItem('transformer_nb-done', '{"01.1": true}')"""
-    before = f"<script>confirm = () => {sure}; {ticked}</script>"
-    click = TICKED.replace("if (!box.checked) box", 'document.querySelector("[data-forget] > button")')
-    dom = browsed(toy_site / "toy.html", before, click)
-    assert f'data-kept="{kept}"' in dom and f">{count} of 2 done</p>" in dom
+@pytest.mark.parametrize("answer, kept, count", [("accept", "{}", 0), ("dismiss", '{"01.1": true}', 1)])
+def test_ticks_are_forgotten_after_a_question(toy_site, browser, answer, kept, count):
+    seen = opened(browser, toy_site / "toy.html", '{"01.1": true}')
+    seen.click("document.querySelector('[data-forget] > button')")
+    getattr(seen.switch_to.alert, answer)()
+    assert seen.run(KEPT) == kept and f">{count} of 2 done</p>" in seen.page_source
 
 
 FAULTS = "[gone](02_gone.ipynb) [gone](01_toy.ipynb#gone) ![pixel](https://example.com/pixel.png)"

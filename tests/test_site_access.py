@@ -5,22 +5,24 @@ import re
 import sys
 
 import pytest
-from conftest import CHROMIUM, ROOT
+from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 pytest.importorskip("smalldocs")
 pytest.importorskip("py_mini_racer", reason="without an engine for JavaScript no formula is set")
+pytest.importorskip("selenium")
+pytest.importorskip("axe_core_python")
 import site_access as access
 import site_axe
 import site_math as math
 import site_search as search
+from browser import served
 from build_math_font import known_signs
 from site_checks import PageFacts
 from site_rewrites import CODE, SiteError
 from test_site import TOY, build, cell, toy_project
 
 FORMULA = re.compile(r"(?<![\\$])\$\$?((?! )[^$`]+?)(?<! )\$\$?")
-in_browser = pytest.mark.skipif(not CHROMIUM, reason="no chromium here: this is seen only in a browser")
 
 
 # ---- formulas
@@ -249,111 +251,93 @@ def test_each_word_is_kept_once():
     ]
 
 
-SEARCH = """
-const frame = await opened("toy.html", "default", 1300)
-const page = frame.contentDocument
-const input = page.querySelector(".site-search input")
-const results = page.querySelector(".search-results")
-const said = results.querySelector("[role=status]")
-const links = () => [...results.querySelectorAll("a")]
-const press = (key) => {
-  page.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }))
-}
-async function type(text) {
-  input.focus()
-  input.value = text
-  said.textContent = ""
-  input.dispatchEvent(new Event("input"))
-  while (!said.textContent) await wait(20) // the index is fetched when the box is first used
-}
-const first = {}
-for (const text of ["query", "attention", "正則化", "正则化", "어텐션", "정칙화", "xylophone"]) {
-  await type(text)
-  first[text] = links().map((link) => link.getAttribute("href"))
-}
-const last = said.textContent
-await type("query")
-const open = !results.hidden
-press("Escape")
-const escaped = results.hidden && page.activeElement === input
-await type("query")
-press("ArrowDown")
-const down = page.activeElement === links()[0]
-press("ArrowUp")
-const up = page.activeElement === input
-press("Enter")
-const followed = results.hidden && frame.contentWindow.location.hash
-await send({ first, last, open, escaped, down, up, followed })
-"""
+RESULTS = "document.querySelector('.search-results')"
+INPUT = "document.querySelector('.site-search input')"
+LINKS = f"[...{RESULTS}.querySelectorAll('a')]"
 
 
-@in_browser
-def test_search_by_keyboard_in_four_languages(site):
-    (answer,) = site_axe.browsed(site, SEARCH)
-    first = answer.pop("first")
-    assert first["query"][:2] == ["./toy.html#a-query-among-keys", "./glossary.html#attention-and-query"]
-    assert [first[text][0] for text in ("attention", "어텐션")] == ["./toy.html"] * 2
-    assert [first[text][0] for text in ("正則化", "正则化", "정칙화")] == ["./careful.html"] * 3
-    assert not any("tasks" in href for hrefs in first.values() for href in hrefs) and first["xylophone"] == []
-    assert answer == {"last": "Nothing found", "open": True, "escaped": True, "down": True, "up": True,
-                      "followed": "#a-query-among-keys"}
+@pytest.fixture
+def seen(site, browser):
+    "A lesson of the small site, in a browser."
+    with served(site) as address:
+        browser.open(f"{address}/toy.html")
+        yield browser
 
 
-PHONE = """
-const frame = await opened("toy.html", "default", 390)
-const page = frame.contentDocument
-const sidebar = page.querySelector("#quarto-sidebar")
-const toggle = page.querySelector(".quarto-btn-toggle")
-const shown = () => [getComputedStyle(sidebar).visibility, toggle.getAttribute("aria-expanded")]
-const closed = shown()
-toggle.click()
-const open = shown()
-const at = page.activeElement.getAttribute("href")
-sidebar.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }))
-await send({ closed, open, at, again: shown(), back: page.activeElement === toggle,
-  contents: getComputedStyle(page.querySelector(".contents")).display !== "none" })
-"""
+def found(seen, text):
+    "Where the results lead when a reader has typed this."
+    seen.execute_script(f"{RESULTS}.querySelector('p').textContent = ''; {INPUT}.value = ''; {INPUT}.focus()")
+    seen.press(*text)
+    seen.until(f"{RESULTS}.querySelector('p').textContent")  # the index is fetched when the box is first used
+    return seen.run(f"{LINKS}.map(link => link.getAttribute('href'))")
 
 
-@in_browser
-def test_the_sidebar_on_a_phone_takes_the_focus_and_gives_it_back(site):
-    (answer,) = site_axe.browsed(site, PHONE)
-    assert answer == {"closed": ["hidden", "false"], "open": ["visible", "true"], "at": "toy.html",
-                      "again": ["hidden", "false"], "back": True, "contents": True}
+def test_search_in_four_languages(seen):
+    assert found(seen, "query")[:2] == ["./toy.html#a-query-among-keys", "./glossary.html#attention-and-query"]
+    assert not any("tasks" in href for href in found(seen, "query"))
+    assert [found(seen, text)[0] for text in ("attention", "어텐션")] == ["./toy.html"]*2
+    assert [found(seen, text)[0] for text in ("正則化", "正则化", "정칙화")] == ["./careful.html"]*3
+    assert found(seen, "xylophone") == [] and seen.run(f"{RESULTS}.textContent") == "Nothing found"
+
+
+def test_search_by_keyboard(seen):
+    def at(place): return seen.run(f"document.activeElement === {place}")
+    found(seen, "query")
+    assert not seen.run(f"{RESULTS}.hidden")
+    seen.press("Escape")
+    assert seen.run(f"{RESULTS}.hidden") and at(INPUT)
+    found(seen, "query")
+    seen.press("ArrowDown")
+    assert at(f"{LINKS}[0]")
+    seen.press("ArrowUp")
+    assert at(INPUT)
+    seen.press("Enter")
+    assert seen.run(f"{RESULTS}.hidden && location.hash") == "#a-query-among-keys"
+
+
+SIDEBAR_SEEN = """(() => {
+  const [sidebar, toggle] = ["#quarto-sidebar", ".quarto-btn-toggle"].map(one => document.querySelector(one))
+  return [getComputedStyle(sidebar).visibility, toggle.ariaExpanded]
+})()"""
+
+
+def test_the_sidebar_on_a_phone_takes_the_focus_and_gives_it_back(seen):
+    seen.open(seen.current_url, 390)
+    assert seen.run("getComputedStyle(document.querySelector('.contents')).display") != "none"
+    assert seen.run(SIDEBAR_SEEN) == ["hidden", "false"]
+    seen.click("document.querySelector('.quarto-btn-toggle')")
+    assert seen.run(SIDEBAR_SEEN) == ["visible", "true"]
+    assert seen.run("document.activeElement.getAttribute('href')") == "toy.html"
+    seen.press("Escape")
+    assert seen.run(SIDEBAR_SEEN) == ["hidden", "false"]
+    assert seen.run("document.activeElement.className").startswith("quarto-btn-toggle")
 
 
 # ---- axe-core
 
 BAD = """<!doctype html><html lang="en"><title>Bad</title><body><main><h1>Bad</h1><img src="a.png">
 <p style="color: #aaa">Pale</p><div style="width: 500px">Wide</div></main></body></html>"""
-has_axe = pytest.mark.skipif(not site_axe.axe_source(), reason="axe-core-python is not installed: pip install '.[dev]'")
 
 
-@in_browser
-@has_axe
-def test_axe_sees_what_is_bad(tmp_path):
+def test_axe_sees_what_is_bad(browser, tmp_path):
     (tmp_path / "bad.html").write_text(BAD)
-    (answer,) = site_axe.look(tmp_path, site_axe.pages_of(tmp_path), site_axe.axe_source())
+    (answer,) = site_axe.look(browser, tmp_path, ["bad.html"])
     said = "\n".join(site_axe.complaints(answer))
-    for part in ("(light): image-alt at img", "(dark): color-contrast at p", "pixels wider than a phone"):
+    for part in ("(light): image-alt at ['img']", "(dark): color-contrast at ['p']", "pixels wider than a phone"):
         assert part in said
     assert site_axe.counts([answer])["light"]["critical", "image-alt"] == 1
 
 
-@in_browser
-@has_axe
-def test_axe_finds_nothing_grave_on_a_small_site(site):
-    assert grave(site, site_axe.pages_of(site)) == []
-
-
-def grave(folder, pages):
-    answers = site_axe.look(folder, pages, site_axe.axe_source())
+def grave(browser, folder):
+    answers = site_axe.look(browser, folder, site_axe.pages_of(folder))
     return [line for answer in answers for line in site_axe.complaints(answer)]
 
 
-@in_browser
-@has_axe
+def test_axe_finds_nothing_grave_on_a_small_site(browser, site):
+    assert grave(browser, site) == []
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "_docs/index.html").exists(), reason="the site is not built: make docs")
-def test_axe_finds_nothing_grave_on_the_site():
-    assert grave(ROOT / "_docs", site_axe.pages_of(ROOT / "_docs")) == []
+def test_axe_finds_nothing_grave_on_the_site(browser):
+    assert grave(browser, ROOT / "_docs") == []

@@ -7,7 +7,7 @@ from html import unescape
 from io import BytesIO
 
 import pytest
-from conftest import CHROMIUM, ROOT, dom
+from conftest import ROOT
 from PIL import Image, ImageChops
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -132,29 +132,24 @@ def test_drawing_is_folded_on_a_site(site):
     assert len(folds) == 2 and all("plot()" in re.sub("<[^>]*>", "", fold) for fold in folds)
 
 
-LOOK = """<script>addEventListener("load", () => {
-  document.documentElement.classList.toggle("quarto-dark", DARK)
-  const [pre] = document.querySelectorAll("div.sourceCode pre"), lines = pre.textContent.trim().split("\\n").length
-  pre.firstElementChild.append("x".repeat(500))
-  const { lineHeight, paddingTop, overflowX } = getComputedStyle(pre), page = document.documentElement
-  const rows = Math.round((pre.clientHeight - 2*parseFloat(paddingTop))/parseFloat(lineHeight))
-  const scrolls = rows <= lines + 1 && overflowX === "auto" && pre.scrollWidth > 3000 && page.scrollWidth <= innerWidth
-  const [card, img] = [".figure > p", ".figure img"].map(e => getComputedStyle(document.querySelector(e)))
-  document.title = `${scrolls} ${card.backgroundColor} ${img.mixBlendMode} ${img.width}`
-})</script>"""
+LOOK = """
+document.documentElement.classList.toggle("quarto-dark", arguments[0])
+const [pre] = document.querySelectorAll("div.sourceCode pre"), lines = pre.textContent.trim().split("\\n").length
+pre.firstElementChild.append("x".repeat(500))
+const { lineHeight, paddingTop, overflowX } = getComputedStyle(pre), page = document.documentElement
+const rows = Math.round((pre.clientHeight - 2*parseFloat(paddingTop))/parseFloat(lineHeight))
+const scrolls = rows <= lines + 1 && overflowX === "auto" && pre.scrollWidth > 3000 && page.scrollWidth <= innerWidth
+const [card, img] = [".figure > p", ".figure img"].map(e => getComputedStyle(document.querySelector(e)))
+return `${scrolls} ${card.backgroundColor} ${img.mixBlendMode} ${img.width}`"""
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
 @pytest.mark.parametrize("dark, seen", [
-    ("false", "true rgba(0, 0, 0, 0) normal 150px"),
-    ("true", "true rgb(228, 228, 228) multiply 150px"),
+    (False, "true rgba(0, 0, 0, 0) normal 150px"),
+    (True, "true rgb(228, 228, 228) multiply 150px"),
 ])
-def test_code_scrolls_in_its_box_and_figures_stand_on_a_card_in_the_dark(site, tmp_path, dark, seen):
-    page = site[0] / f"look-{dark}.html"
-    page.write_text((site[0] / "toy.html").read_text().replace("</head>", LOOK.replace("DARK", dark) + "</head>"))
-    found = dom(page, tmp_path)
-    page.unlink()
-    assert f"<title>{seen}</title>" in found
+def test_code_scrolls_in_its_box_and_figures_stand_on_a_card_in_the_dark(site, browser, dark, seen):
+    browser.open((site[0] / "toy.html").as_uri())
+    assert browser.play(LOOK, dark) == seen
 
 
 # ---- the notebooks

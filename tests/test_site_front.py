@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import CHROMIUM, ROOT, dom
+from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 pytest.importorskip("smalldocs")
@@ -153,31 +153,28 @@ def test_code_of_the_claims_is_folded():
     assert not [text for text in code if not re.search(r"^#\| *(hide$|code-fold: true)", text, re.M)]
 
 
-CHOOSE = """<script>addEventListener("load", () => {
-  const [select] = document.querySelectorAll(".claims-choice select"), seen = []
-  const shown = () => seen.push([...document.querySelectorAll("tr[data-status]:not([hidden])")].map((row) => row.id))
-  const choose = (status) => { select.value = status; select.dispatchEvent(new Event("change")); shown() }
-  choose("not seen")
-  const parts = [...document.querySelectorAll("h3, .sd-table")].map((part) => part.hidden)
-  choose("")
-  choose("not seen")
-  addEventListener("hashchange", () => {
-    shown()
-    document.title = JSON.stringify([parts, select.closest("p").hidden, ...seen])
-  })
-  location.hash = "claim-1"
-})</script>"""
+CHOOSE = """
+const [select] = document.querySelectorAll(".claims-choice select"), seen = []
+const shown = () => seen.push([...document.querySelectorAll("tr[data-status]:not([hidden])")].map((row) => row.id))
+const choose = (status) => { select.value = status; select.dispatchEvent(new Event("change")); shown() }
+choose("not seen")
+const parts = [...document.querySelectorAll("h3, .sd-table")].map((part) => part.hidden)
+choose("")
+choose("not seen")
+location.hash = "claim-1"
+await new Promise((done) => addEventListener("hashchange", done))
+shown()
+return [parts, select.closest("p").hidden, ...seen]"""
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine")
-def test_claims_of_one_status_are_shown(tmp_path):
+def test_claims_of_one_status_are_shown(browser, tmp_path):
     (tmp_path / "site_libs").mkdir()
     (tmp_path / "site_libs/claims.js").write_text((ROOT / "tools/site_libs/claims.js").read_text())
-    marked = front.mark_claims(CLAIMS_PAGE, ["shown", "not seen"])
-    (tmp_path / "page.html").write_text(marked.replace("</head>", f"{CHOOSE}</head>"))
-    found = json.loads(re.search("<title>(.*?)</title>", dom(tmp_path / "page.html", tmp_path / "profile"))[1])
+    (tmp_path / "page.html").write_text(front.mark_claims(CLAIMS_PAGE, ["shown", "not seen"]))
+    browser.open((tmp_path / "page.html").as_uri())
     both = ["claim-1", "claim-2"]
-    assert found == [[False, False, True, True, False, False], False, ["claim-2"], both, ["claim-2"], both]
+    hidden = [False, False, True, True, False, False]
+    assert browser.play(CHOOSE) == [hidden, False, ["claim-2"], both, ["claim-2"], both]
 
 
 # ---- the README's pictures
@@ -306,11 +303,10 @@ document.querySelector('#t1').dispatchEvent(new KeyboardEvent('keydown', {key: '
 </script></body>"""
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine")
-def test_parts_fold_and_arrow_keys_change_tabs(tmp_path):
+def test_parts_fold_and_arrow_keys_change_tabs(browser, tmp_path):
     (tmp_path / "toggles.js").write_text((ROOT / "tools/site_libs/toggles.js").read_text())
     (tmp_path / "page.html").write_text(FOLDS)
-    html = dom(tmp_path / "page.html", tmp_path / "profile")
+    html = browser.html(tmp_path / "page.html")
     assert 'aria-expanded="true"' in html and 'id="part" class="collapse show"' in html
     assert 'id="p1" class="tab-pane"' in html and 'id="p2" class="tab-pane active"' in html
     assert re.search(r'id="t2"[^>]*aria-selected="true"', html)

@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CHROMIUM, ROOT
+from conftest import ROOT
 
 from transformer_nb.decode.translator import Translator
 
 sys.path.insert(0, str(ROOT/'tools'))
+pytest.importorskip('selenium')
 import site_live
-from browser import page, served
-from site_axe import browsed
+from browser import served
 from site_front import still
 from site_words import SITE_LIBS, said_in, write_words
-
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason='no chromium here: the live sentence is run by a browser')
 
 ODD = ['xylophone', 'Ａ  dog runs', '', 'the dog 犬 🐕🐕 runs .', '½ a dog', 'İstanbul ﬁne ①']
 
 COMPARE = """
+const texts = arguments[0], answers = []
 const {beamSearch, greedy, unpack} = await import('./site_libs/live/transformer.js')
 const {model, tokenizer} = await unpack(await (await fetch('site_libs/live/model.bin')).arrayBuffer())
-for (const text of await (await fetch('texts.json')).json()) {
+for (const text of texts) {
   const source = tokenizer.encode(text), ids = [...source, model.cfg.eos_id]
   const before = performance.now(), found = greedy(model, ids)
   const between = performance.now(), beam = beamSearch(model, ids)
   const ms = [between - before, performance.now() - between]
-  await send({source, greedy: found, beam, text: tokenizer.decode(found), ms})
-}"""
+  answers.push({source, greedy: found, beam, text: tokenizer.decode(found), ms})
+}
+return answers"""
 
 
 @pytest.fixture(scope='module')
@@ -49,20 +49,26 @@ def folder(tmp_path_factory, demo):
     return place
 
 
-def compared(folder, texts):
-    "What the browser makes of these texts."
-    return list(browsed(folder, COMPARE, {'texts.json': json.dumps(texts)}))
+@pytest.fixture
+def played(browser, folder):
+    "What a script returns on an empty page of a site."
+    def play(script, *arguments, folder=folder):
+        (folder/'empty.html').write_text('<!doctype html><html lang="en"><body>')
+        with served(folder) as address:
+            browser.open(f'{address}/empty.html')
+            return browser.play(script, *arguments)
+    return play
 
 
-def test_any_text_has_the_same_pieces(folder, demo):
-    assert [found['source'] for found in compared(folder, ODD)] == [row[:-1] for row in demo.encode(ODD)]
+def test_any_text_has_the_same_pieces(played, demo):
+    assert [found['source'] for found in played(COMPARE, ODD)] == [row[:-1] for row in demo.encode(ODD)]
 
 
 @pytest.mark.parametrize('n', [12, pytest.param(500, marks=pytest.mark.slow)])
-def test_tokens_are_those_of_the_library(n, folder, demo):
+def test_tokens_are_those_of_the_library(n, played, demo):
     "Greedy search and beam 4, for sentences that the model was not trained on."
     texts = [source for source, _ in site_live.corpus()['test'].pairs[:n]]
-    answers, rows = compared(folder, texts), demo.encode(texts)
+    answers, rows = played(COMPARE, texts), demo.encode(texts)
     wanted = [[demo.search([row], beam, .6, 1)[0][0].ids for row in rows] for beam in (1, 4)]
     for text, row, found, *ids in zip(texts, rows, answers, *wanted, strict=True):
         assert found['source'] == row[:-1], text
@@ -99,11 +105,11 @@ seen.own = [find('input').value, words(1), said()]
 find('select').value = 1
 find('select').onchange()
 seen.other = words(2)
-await send(seen)"""
+return seen"""
 
 
-def test_the_live_sentence_by_keyboard(folder):
-    seen, = browsed(folder, USE)
+def test_the_live_sentence_by_keyboard(played):
+    seen = played(USE)
     hint = 'Point at a word, or go to one with Tab and the arrow keys.'
     english, german = 'did the tram depart last summer ?', 'fuhr die Straßenbahn letzten Sommer ab ?'
     assert seen['first'] == [[*english.split(), '(end)'], [*german.split(), '(end)'], hint]
@@ -117,7 +123,7 @@ def test_the_live_sentence_by_keyboard(folder):
 LABELS = """
 seen.all = [...document.querySelectorAll('#live label, #live option, #live form button, #live [aria-label]')].flatMap(
   e => [e.firstChild.data, e.ariaLabel]).filter(Boolean)
-await send(seen)"""
+return seen"""
 THE = {
     'ja': '「the」を見て書いたのは「die」',
     'zh': '模型看着“the”写了“die”',
@@ -127,10 +133,10 @@ HERE = {'ja': 'この画面で翻訳しました', 'zh': '已在本页翻译', '
 
 
 @pytest.mark.parametrize('language', THE)
-def test_the_live_sentence_in_the_language_of_the_page(language, folder):
+def test_the_live_sentence_in_the_language_of_the_page(language, played):
     "It shows no English but the sentences."
-    use = USE.replace('Not translated', HERE[language]).replace('await send(seen)', LABELS)
-    seen, = browsed(folder, f"await import('./site_libs/words.{language}.js')\n{use}")
+    use = USE.replace('Not translated', HERE[language]).replace('return seen', LABELS)
+    seen = played(f"await import('./site_libs/words.{language}.js')\n{use}")
     assert seen['down'].startswith(THE[language]) and seen['escape'] == seen['first'][2]
     assert HERE[language] in seen['own'][2] and 'xylophone' in seen['own'][2]
     english = {word for text in said_in(SITE_LIBS) for word in re.findall('[A-Za-z]{3,}', re.sub('{.*?}', '', text))}
@@ -146,13 +152,13 @@ SAID = 'document.querySelector("#live .live-said")?.textContent || ""'
 
 
 @pytest.fixture
-def reader(folder):
-    pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
+def reader(browser, folder):
     (folder/'alone.html').write_text(ALONE)
     (folder/'live.css').write_text((ROOT/'tools/site_libs/css/live.css').read_text())
-    with served(folder) as address, page(f'{address}/alone.html', width=390) as seen:
-        seen.until(SAID)
-        yield seen
+    with served(folder) as address:
+        browser.open(f'{address}/alone.html', 390)
+        browser.until(SAID)
+        yield browser
 
 
 FRONT = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -205,26 +211,25 @@ addEventListener('DOMContentLoaded', () => {
 
 
 @pytest.mark.parametrize('width', [1440, 1280, 900, 390])
-def test_nothing_jumps_when_the_live_sentence_comes(folder, width):
+def test_nothing_jumps_when_the_live_sentence_comes(browser, folder, width):
     "The panel has the same height before and after, and each word stays where it stood."
-    pytest.importorskip('websocket', reason='a browser is driven with websocket-client, which Jupyter brings')
     assets = Path(pytest.importorskip('smalldocs').__file__).parent/'assets'
     theme = assets/'vendor/bootstrap/bootstrap.min.css', assets/'smalldocs.css'
     css = [*theme, ROOT/'nbs/styles.css', *sorted((ROOT/'tools/site_libs/css').glob('*.css'))]
     told = json.loads((folder/'site_libs/live/sentences.json').read_text())[0]
     (folder/'front.html').write_text(FRONT % ('\n'.join(file.read_text() for file in css), JUMPS, still(told)))
-    with served(folder) as address, page('about:blank', width) as seen:
-        seen.open(f'{address}/front.html')
-        seen.until(SAID)
-        height, words = seen.run('before')
-        assert seen.run('now()') == [height, words] and len(words) == len(told['source'] + told['target'])
-        assert seen.run('jumps') == []
+    with served(folder) as address:
+        browser.open(f'{address}/front.html', width)
+        browser.until(SAID)
+        height, words = browser.run('before')
+        assert browser.run('now()') == [height, words] and len(words) == len(told['source'] + told['target'])
+        assert browser.run('jumps') == []
 
 
-def test_a_model_that_is_missing_is_told(folder, tmp_path):
+def test_a_model_that_is_missing_is_told(played, folder, tmp_path):
     shutil.copytree(folder/'site_libs', tmp_path/'site_libs')
     (tmp_path/'site_libs/live/model.bin').unlink()
-    seen, = browsed(tmp_path, USE)
+    seen = played(USE, folder=tmp_path)
     assert seen['own'][2] == 'Not translated: the model could not be fetched (404).'
 
 

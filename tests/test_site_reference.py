@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
-from conftest import CHROMIUM, dom
 
 TOOLS = Path(__file__).parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
@@ -276,12 +275,11 @@ def test_the_page_for_what_is_not_there_is_not_listed(site):
     assert 'content="noindex"' in html and "canonical" not in html and not (site / "404.html.md").exists()
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium here: a script sets where links start from")
 @pytest.mark.parametrize("name, is_moved", [("deep/gone/page.html", True), ("404.html", False)])
-def test_the_page_for_what_is_not_there_finds_its_files_from_everywhere(site, tmp_path, name, is_moved):
+def test_the_page_for_what_is_not_there_finds_its_files_from_everywhere(site, browser, tmp_path, name, is_moved):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text((site / "404.html").read_text())
-    assert ('</script><base href="/toy/404.html">' in dom(tmp_path / name, tmp_path / "profile")) == is_moved
+    assert ('</script><base href="/toy/404.html">' in browser.html(tmp_path / name)) == is_moved
 
 
 def test_what_is_missing_is_said(tmp_path):

@@ -5,7 +5,6 @@ import re
 
 import pytest
 import torch
-from conftest import CHROMIUM, dom
 
 from transformer_nb import Translator
 from transformer_nb.core import COLORS, InputError
@@ -13,7 +12,6 @@ from transformer_nb.decode.viewer import (KINDS, Viewer, _asset, attention_viewe
                                           labels, to_words, value_norms)
 
 SENTENCE = 'a thief remembered a bus driver .'
-browser = pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
 
 
 @pytest.fixture(scope='module')
@@ -32,12 +30,14 @@ def view_of(page):
     return json.loads(html.unescape(re.search(r'data-maps="([^"]*)"', page)[1]))[0]
 
 
-def answers(body, script, folder):
-    "What a script puts into the list `found`, after the page has started."
-    page = folder/'page.html'
-    end = '\ndocument.querySelector("pre").textContent = JSON.stringify(found)</script>'
-    Viewer(f'{body}<pre></pre><script>const found = []\n{script}{end}').save(page)
-    return json.loads(html.unescape(re.search('<pre>(.*?)</pre>', dom(page, folder/'profile'), re.S)[1]))
+@pytest.fixture
+def answers(browser, tmp_path):
+    "What a script puts into the list `found`, after a page has started."
+    def play(body, script):
+        Viewer(body).save(tmp_path/'page.html')
+        browser.open((tmp_path/'page.html').as_uri())
+        return browser.play(f'const found = []\n{script}\nreturn found')
+    return play
 
 
 # The numbers
@@ -58,10 +58,10 @@ for (const {queries, keys, weights, norms, heads} of Object.values(kinds)) {
 }"""
 
 
-def scripted(maps, folder):
+def scripted(maps, answers):
     "The arithmetic's results for all kinds, by its own script alone."
     data = re.search(r'data-maps="[^"]*"', attention_viewer(maps).html)[0]
-    return answers(f'<div id="data" {data}></div><script>{_asset("maps.js")}</script>', ARITHMETIC, folder)
+    return answers(f'<div id="data" {data}></div><script>{_asset("maps.js")}</script>', ARITHMETIC)
 
 
 def shares(weights): return weights/weights.sum(-1, keepdim=True).clamp(min=1e-9)
@@ -78,11 +78,10 @@ def by_hand(maps, kind, norms=False, hide=False):
 def near(found, expected, eps=1e-6): assert (torch.tensor(found) - expected).abs().max() < eps
 
 
-@browser
-def test_the_pages_arithmetic_is_the_librarys(maps, tmp_path):
+def test_the_pages_arithmetic_is_the_librarys(maps, answers):
     "Words, norms, the hidden sink and means, of every head."
     words = to_words(maps)
-    for kind, found in zip(KINDS, scripted(maps, tmp_path)):
+    for kind, found in zip(KINDS, scripted(maps, answers)):
         near(found['plain'], maps[kind])
         near(found['words'], words[kind])
         near(found['mean'], words[kind][1].mean(0))
@@ -95,13 +94,12 @@ def test_the_pages_arithmetic_is_the_librarys(maps, tmp_path):
         assert found['hidden'] == pytest.approx(maps[kind][1, :, :, sink].mean().item(), abs=1e-6)
 
 
-@browser
 @pytest.mark.parametrize('source, target', [
     ('12,5 %   of   it', 'Ärger'), ('犬が走る。', 'ein Hund'), ('x', 'y z'), ('<s> a </s>', 'ein ▁▁ x')])
-def test_words_of_any_text(translator, source, target, tmp_path):
+def test_words_of_any_text(translator, source, target, answers):
     maps = expand(compact(forced_attention(translator, source, target)))
     words = to_words(maps)
-    for kind, found in zip(KINDS, scripted(maps | {'norms': value_norms(translator, maps)}, tmp_path)):
+    for kind, found in zip(KINDS, scripted(maps | {'norms': value_norms(translator, maps)}, answers)):
         near(found['words'], words[kind])
         assert found['names'] == list(labels(words, kind))
 
@@ -142,11 +140,10 @@ const colors = () => [...new Set($('line').map(line => line.getAttribute('stroke
 """
 
 
-def played(maps, script, folder): return answers(attention_viewer(maps).html, TOOLS + script, folder)
+def played(maps, script, answers): return answers(attention_viewer(maps).html, TOOLS + script)
 
 
-@browser
-def test_several_heads_by_mouse(maps, tmp_path):
+def test_several_heads_by_mouse(maps, answers):
     script = """
 click(5); found.push(pressed(), colors(), modes.selectedIndex)
 click(10, {shiftKey: true}); found.push(pressed(), colors(), modes.selectedIndex)
@@ -154,7 +151,7 @@ click(0, {ctrlKey: true}); found.push(pressed(), colors())
 point(0, 0); found.push(status())
 click(5); found.push(pressed(), colors())            // now a click takes a head away; the others keep their colours
 click(10); click(0); found.push(pressed())            // the last one stays"""
-    one, color, mode, two, colors, several, three, more, said, less, kept, last = played(maps, script, tmp_path)
+    one, color, mode, two, colors, several, three, more, said, less, kept, last = played(maps, script, answers)
     assert (one, color, mode) == ([5], [COLORS[0]], 0)
     assert (two, colors, several) == ([5, 10], [*COLORS[:2]], 1)
     assert (three, more) == ([0, 5, 10], [*COLORS[:3]])
@@ -164,24 +161,22 @@ click(10); click(0); found.push(pressed())            // the last one stays"""
     assert (less, kept, last) == ([0, 10], [*COLORS[1:3]], [0])
 
 
-@browser
-def test_several_heads_by_keyboard(maps, tmp_path):
+def test_several_heads_by_keyboard(maps, answers):
     script = """
 heads[0].focus(); press(heads[0], 'ArrowRight'); found.push(pressed())    // alone, the choice goes where the focus goes
 press(heads[1], ' '); press(heads[1], 'ArrowDown'); found.push(pressed(), heads.indexOf(document.activeElement))
 press(heads[5], ' '); found.push(pressed(), heads.filter(b => b.tabIndex === 0).length)
 set(modes, 0); found.push(pressed())"""
-    assert played(maps, script, tmp_path) == [[1], [1], 5, [1, 5], 1, [1]]
+    assert played(maps, script, answers) == [[1], [1], 5, [1, 5], 1, [1]]
 
 
-@browser
-def test_layers_and_means(maps, tmp_path):
+def test_layers_and_means(maps, answers):
     script = """
 click(6); set(modes, 2); found.push(pressed(), colors().length)
 set(modes, 3); point(0, 0); found.push(pressed(), colors().length, status())
 set(modes, 4); point(0, 0); found.push(pressed().length, status())
 click(9); found.push(pressed(), modes.selectedIndex)"""
-    layer, many, mean, one, said, every, all_said, again, mode = played(maps, script, tmp_path)
+    layer, many, mean, one, said, every, all_said, again, mode = played(maps, script, answers)
     assert (layer, many, mean, one) == ([4, 5, 6, 7], 4, [4, 5, 6, 7], 1)
     for text, weights in ((said, maps['cross'][1].mean(0)), (all_said, maps['cross'].mean((0, 1)))):
         top = weights[0].max()
@@ -192,8 +187,7 @@ click(9); found.push(pressed(), modes.selectedIndex)"""
 
 # Switches
 
-@browser
-def test_switches(maps, tmp_path):
+def test_switches(maps, answers):
     script = """
 const [words, sink, norms] = $('input'), names = side => [...$('.tnb-side')[side].children].map(b => b.textContent)
 const note = () => $('.tnb-note')[0].textContent
@@ -202,7 +196,7 @@ words.click(); found.push(names(1)); words.click()
 set(modes, 4); sink.click(); point(0, 3); found.push(note(), status())
 norms.click(); found.push(note()); sink.click(); found.push(note())
 set(attention, 1); sink.click(); point(0, 0); found.push(note(), status())"""
-    silent, pieces, words, hidden, said, both, norms, decoder, nothing = played(maps, script, tmp_path)
+    silent, pieces, words, hidden, said, both, norms, decoder, nothing = played(maps, script, answers)
     assert silent == '' and pieces == maps['source'] and words == to_words(maps)['source']
     share = maps['cross'][..., -1].mean().item()
     percent = f'{100*share:.{int(share < .1)}f} %'

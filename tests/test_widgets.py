@@ -2,14 +2,10 @@
 
 One page holds every widget twice; a script moves the sliders, presses buttons and keys, and writes down what is said.
 """
-import html
-import json
 import re
 
 import pytest
 import torch
-from browser import page
-from conftest import CHROMIUM, dom
 
 from transformer_nb.attention import masked_softmax
 from transformer_nb.core import InputError
@@ -20,7 +16,6 @@ from transformer_nb.decode.translator import Translator
 from transformer_nb.decode.viewer import Viewer, _asset
 from transformer_nb.optimizer import lrate
 
-browser = pytest.mark.skipif(not CHROMIUM, reason='no Chromium')
 NUMBER = r'(-?\d+(?:\.\d+)?(?:e-?\d+)?)'
 
 
@@ -59,7 +54,7 @@ def test_a_saved_page_has_its_own_title(tmp_path):
 
 # In a browser
 
-DRIVE = """<pre></pre><script>
+DRIVE = """
 const roots = name => document.querySelectorAll(`[data-widget=${name}]`)
 const set = (root, i, value) => {
   const input = root.querySelectorAll('input')[i]
@@ -139,29 +134,26 @@ found.wide = [...document.querySelectorAll('.tnb-widget')].filter(e => e.scrollW
   e => e.dataset.widget)
 found.nameless = [...document.querySelectorAll('.tnb-widget :is(input, select, button, svg)')].filter(e =>
   !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label')?.textContent.trim())).length
-document.querySelector('pre').textContent = JSON.stringify(found)
-</script>"""
+return found"""
 
 
 @pytest.fixture(scope='module')
-def found(pages, tmp_path_factory):
-    "What the script of the page has written down, in a place as narrow as a phone's."
-    folder = tmp_path_factory.mktemp('widgets')
+def found(browser, pages, tmp_path_factory):
+    "What the script has written down, in a place as narrow as a phone's."
+    page = tmp_path_factory.mktemp('widgets')/'page.html'
     body = ''.join(2*page for page in pages.values())
-    Viewer(f'<div style="width: 340px">{body}</div>{DRIVE}').save(folder/'page.html')
-    page = dom(folder/'page.html', folder/'profile')
-    return json.loads(html.unescape(re.search('<pre>(.*?)</pre>', page, re.S)[1]))
+    Viewer(f'<div style="width: 340px">{body}</div>').save(page)
+    browser.open(page.as_uri())
+    return browser.play(DRIVE)
 
 
 def numbers(pattern, text): return [float(n) for n in re.search(pattern.replace('N', NUMBER), text).groups()]
 
 
-@browser
 def test_fingers_find_everything_on_a_phone(found):
     assert not found['small'] and not found['wide'] and found['nameless'] == 0
 
 
-@browser
 def test_scores_say_what_the_library_computes(found):
     data = score_data()
     for i, d_k in enumerate(WIDTHS):
@@ -190,7 +182,6 @@ def weights_of(data, preset):
     return scores.masked_fill(~mask, {1: -torch.inf, 2: -1.}[preset['fill']]).softmax(-1)
 
 
-@browser
 def test_masks_show_the_weights_of_the_library(found):
     data = mask_data()
     meant = weights_of(data, data['presets'][0]) > 0
@@ -203,7 +194,6 @@ def test_masks_show_the_weights_of_the_library(found):
     assert 'As it is meant' in found['masks'][0][0] and '2 rows have no key and are NaN' in found['masks'][-1][0]
 
 
-@browser
 def test_a_cell_is_painted_by_keys(found):
     data = mask_data()
     said, cells, place, stops = found['painted']
@@ -215,7 +205,6 @@ def test_a_cell_is_painted_by_keys(found):
     assert said.startswith('Leaks: 1, missing: 0.') and '3 “the” gets' in said and '4 “dog”' in said
 
 
-@browser
 def test_the_clock_is_the_table(found):
     data = clock_data()
     table = torch.tensor(data['table'])
@@ -229,7 +218,6 @@ def test_the_clock_is_the_table(found):
             assert hand == pytest.approx(table[position, 2*clock:2*clock + 2].tolist(), abs=1e-4)
 
 
-@browser
 def test_the_cuts_are_those_of_the_module(found):
     for cut, (said, whole, right, wrong) in zip(head_data()['cuts'], found['heads'], strict=True):
         def names(table): return ['tdr'[i // 8] + str(i % 8 + 1) for i in torch.tensor(table).flatten().tolist()]
@@ -238,7 +226,6 @@ def test_the_cuts_are_those_of_the_module(found):
         assert f'puts {rows.sum()} of 24 numbers' in said and f"h = {cut['h']}: each head gets {8//cut['h']} of" in said
 
 
-@browser
 def test_the_rate_is_equation_3(found):
     settings = (4000, 512, 1), (200, 64, 4), (16000, 1024, .25), (1, 512, 1)
     for (warmup, d_model, factor), said in zip(settings, found['warmup'], strict=True):
@@ -255,12 +242,15 @@ def translator(): return Translator.from_pretrained('demo', 'cpu', dtype='float3
 # By real keys, and by a finger
 
 @pytest.fixture(scope='module')
-def reader(pages, tmp_path_factory):
-    "A page as wide as a phone, and the folder with a file for each widget."
-    pytest.importorskip('websocket', reason="a browser is driven with websocket-client, which Jupyter brings")
+def reader(browser, tmp_path_factory):
+    "Shows a widget in a browser as wide as a phone."
     folder = tmp_path_factory.mktemp('reader')
-    for name in WIDGETS: widget(name).save(folder/f'{name}.html')
-    with page(width=390) as seen: yield seen, folder
+
+    def show(name):
+        widget(name).save(folder/f'{name}.html')
+        browser.open((folder/f'{name}.html').as_uri(), 390)
+        return browser
+    return show
 
 
 BY_KEYS = {  # keys from the top of the page, and what is said then
@@ -279,11 +269,9 @@ BY_FINGER = {  # what is touched, and where the finger is drawn to
 SAID = 'document.querySelector(".tnb-said").textContent'
 
 
-@browser
 @pytest.mark.parametrize('name', WIDGETS)
 def test_keys_reach_and_change_a_widget(name, reader):
-    seen, folder = reader
-    seen.open((folder/f'{name}.html').as_uri())
+    seen = reader(name)
     keys, said = BY_KEYS[name]
     assert not re.match(said, seen.run(SAID))
     seen.press(*keys)
@@ -291,11 +279,9 @@ def test_keys_reach_and_change_a_widget(name, reader):
     assert seen.run('getComputedStyle(document.activeElement).outlineStyle') == 'solid'  # one sees where one is
 
 
-@browser
 @pytest.mark.parametrize('name', WIDGETS)
 def test_a_finger_changes_a_widget(name, reader):
-    seen, folder = reader
-    seen.open((folder/f'{name}.html').as_uri())
+    seen = reader(name)
     selector, share, said = BY_FINGER[name]
     assert not re.match(said, seen.run(SAID))
     seen.touch(f'document.querySelector("{selector}")', share)
@@ -305,7 +291,6 @@ def test_a_finger_changes_a_widget(name, reader):
 TREES = {tree['source']: tree for tree in beam_data()['trees']}
 
 
-@browser
 @pytest.mark.parametrize('n, source', [*enumerate(TREES)])
 def test_the_beam_finds_what_the_library_finds(n, source, found, translator):
     src = torch.tensor(translator.encode([source]))
@@ -318,7 +303,6 @@ def test_the_beam_finds_what_the_library_finds(n, source, found, translator):
     assert say(greedy(translator.ready, src)[0]) in found['beam'][n][0][0][0]
 
 
-@browser
 def test_greedy_search_loses_and_a_penalty_decides(found):
     bakers, tourist = found['beam']
     assert 'Greedy search writes “lag die Bäcker ?”: P .046 against .154.' in bakers[3][3][0]

@@ -1,20 +1,19 @@
-"""Chromium without a window, a server on this machine for the pages that it is to see, and a hand for them: real keys
-and fingers, sent by the protocol of Chromium's developer tools."""
-import base64
-import json
+"""Chromium without a window, driven by Selenium as a reader would use it, and a server on this machine for the pages
+that it is to see."""
 import shutil
-import subprocess
-import time
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
-from urllib.request import urlopen
+
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService, Keys
+from selenium.webdriver.common.actions.action_builder import ActionBuilder
+from selenium.webdriver.common.actions.interaction import POINTER_TOUCH
+from selenium.webdriver.common.actions.pointer_input import PointerInput
+from selenium.webdriver.support.wait import WebDriverWait
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-HEADLESS = "--headless", "--no-sandbox", "--disable-gpu"
+DRIVER = shutil.which("chromedriver")  # which comes with Chromium or as Debian's chromium-driver; none is fetched
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -23,9 +22,9 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(folder, handler=Quiet):
+def served(folder):
     "The address at which a folder can be seen."
-    server = ThreadingHTTPServer(("localhost", 0), partial(handler, directory=folder))
+    server = ThreadingHTTPServer(("localhost", 0), partial(Quiet, directory=folder))
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://localhost:{server.server_port}"
@@ -34,113 +33,59 @@ def served(folder, handler=Quiet):
         server.server_close()
 
 
-# ---- A hand
+class Browser(Chrome):
+    "A browser of its own; scripts are JavaScript, and the value of a promise is waited for."
 
-KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36,
-        "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
-WRITES = {"Enter": "\r", " ": " "}  # keys that stand in KEYS and put a sign into a text
+    def __init__(self):
+        options = ChromeOptions()
+        options.binary_location = CHROMIUM
+        for switch in ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+            options.add_argument(switch)
+        super().__init__(options, ChromeService(DRIVER))
+        self.set_script_timeout(300)
 
+    def open(self, address, width=1300, height=900):
+        "Go to an address, in a window of so many pixels, and wait until the page has loaded."
+        self.get("about:blank")  # what was open neither sees the new size nor goes on
+        size = dict(width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.get(address)
 
-class Page:
-    "One page in a browser; what it is told to do is done as if by a reader."
+    def html(self, path):
+        "A file as it is after its scripts have run."
+        self.open(path.as_uri())
+        return self.page_source
 
-    def __init__(self, socket):
-        self.socket, self.count = socket, 0
+    def run(self, expression):
+        "The value of an expression."
+        return self.execute_script(f"return {expression}")
 
-    def tell(self, method, **params):
-        "Send a command of the protocol; return its result."
-        self.count += 1
-        self.socket.send(json.dumps({"id": self.count, "method": method, "params": params}))
-        while (answer := json.loads(self.socket.recv())).get("id") != self.count:
-            pass  # news of the page, which nobody has asked for
-        if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error']['message']}")
-        return answer["result"]
+    def play(self, script, *arguments):
+        "What a script returns that may wait; it knows its `arguments`."
+        return self.execute_script(f"return (async () => {{{script}}})()", *arguments)
 
-    def run(self, script):
-        "The value of an expression in JavaScript; a promise is waited for."
-        result = self.tell("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in result:
-            raise RuntimeError(result["exceptionDetails"]["exception"].get("description", script))
-        return result["result"].get("value")
-
-    def until(self, script, seconds=30):
+    def until(self, expression, seconds=30):
         "Wait until an expression is true; return its value."
-        end = time.monotonic() + seconds
-        while not (value := self.run(script)):
-            if time.monotonic() > end:
-                raise TimeoutError(f"{seconds} s, and still not: {script}")
-            time.sleep(.02)
-        return value
+        return WebDriverWait(self, seconds, .02).until(lambda _: self.run(expression), expression)
 
-    def open(self, address):
-        "Go to an address, and wait until the page has loaded."
-        self.tell("Page.navigate", url=address)
-        self.until(f"location.href === {json.dumps(address)} && document.readyState === 'complete'")
+    def press(self, *keys):
+        "Press keys one after the other, by their names (`Tab`, `ArrowDown`) or signs."
+        signs = [getattr(Keys, key.replace("Arrow", "Arrow_").upper(), key) for key in keys]
+        ActionChains(self).send_keys(*signs).perform()
 
-    def press(self, *keys, shift=False):
-        "Press keys one after the other, by their names (`Tab`, `ArrowDown`) or signs; `shift` is held for all of them."
-        for key in keys:
-            about = dict(key=key, code=key, windowsVirtualKeyCode=KEYS.get(key, 0), modifiers=8*shift)
-            text = WRITES.get(key, "" if key in KEYS else key)
-            self.tell("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **about)
-            self.tell("Input.dispatchKeyEvent", type="keyUp", **about)
+    def place(self, expression, share):
+        "An element, after the page was scrolled to it, and how far from its middle that share of its width is."
+        element = self.run(expression)
+        self.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+        return element, round((share - .5)*element.rect["width"])
 
-    def place(self, element, share=.5):
-        "A point of an element, given as an expression, after the page was scrolled to it; `share` is of its width."
-        box = f"(e => {{ e.scrollIntoView({{block: 'center'}}); return e.getBoundingClientRect() }})({element})"
-        return self.run(f"(({{x, y, width, height}}) => ({{x: x + {share}*width, y: y + height/2}}))({box})")
-
-    def click(self, element, share=.5):
+    def click(self, expression, share=.5):
         "Click on an element with a mouse."
-        point = self.place(element, share)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.tell("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **point)
+        ActionChains(self, 0).move_to_element_with_offset(*self.place(expression, share), 0).click().perform()
 
-    def touch(self, element, share=.5):
+    def touch(self, expression, share=.5):
         "Touch the middle of an element with a finger, and draw it to that share of its width, as on a slider."
-        self.tell("Emulation.setTouchEmulationEnabled", enabled=True)
-        start, end = self.place(element), self.place(element, share)
-        self.tell("Input.dispatchTouchEvent", type="touchStart", touchPoints=[start])
-        if end != start:
-            self.tell("Input.dispatchTouchEvent", type="touchMove", touchPoints=[end])
-        self.tell("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-
-    def size(self, width, height, phone=False):
-        "The size of the window, in pixels."
-        self.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
-
-    def photo(self, path, **params):
-        "Write what one sees as a PNG."
-        Path(path).write_bytes(base64.b64decode(self.tell("Page.captureScreenshot", **params)["data"]))
-
-
-@contextmanager
-def page(address="about:blank", width=1300, height=900):
-    "A page in a browser of its own, at an address."
-    from websocket import create_connection  # which Jupyter brings
-
-    with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [CHROMIUM, *HEADLESS, "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
-        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            socket = create_connection(talks_at(Path(profile)), suppress_origin=True, timeout=120)
-            seen = Page(socket)
-            seen.size(width, height)
-            seen.open(address)
-            yield seen
-            socket.close()
-        finally:
-            browser.kill()
-            browser.wait()
-
-
-def talks_at(profile):
-    "The address at which the first page of a browser takes commands; the browser writes its port into its profile."
-    file, end = profile / "DevToolsActivePort", time.monotonic() + 60
-    while not (file.exists() and file.read_text().count("\n")):
-        if time.monotonic() > end:
-            raise TimeoutError("Chromium has not started within a minute")
-        time.sleep(.02)
-    with urlopen(f"http://localhost:{file.read_text().split()[0]}/json/list") as answer:
-        return next(target["webSocketDebuggerUrl"] for target in json.load(answer) if target["type"] == "page")
+        element, to = self.place(expression, share)
+        hand = ActionBuilder(self, mouse=PointerInput(POINTER_TOUCH, "finger"), duration=0)
+        hand.pointer_action.move_to(element).pointer_down().move_to(element, to).pointer_up()
+        hand.perform()

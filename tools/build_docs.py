@@ -45,7 +45,7 @@ from site_rewrites import (
 from site_math import set_formulas
 from site_search import add_search, write_index
 from site_slim import bring_styles, slim_page, slim_styles
-from site_words import add_words, write_words
+from site_words import add_scripts, write_words
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 
@@ -154,8 +154,8 @@ def finish_page(path, out, cfg, renamed, lessons):
     "Formulas, languages, keyboard and search, ticks, and 'View source' to the notebook as the repository names it."
     to_root = "../" * (len(path.relative_to(out).parts) - 1)
     html = keep_punctuation(plain_description(mark_languages(path.read_text())))
-    html = in_their_words(add_search(add_access(set_formulas(html, path.stem), to_root), to_root))
-    html = add_progress(add_words(html, to_root), to_root, lesson_pages(lessons, renamed))
+    html = in_their_words(add_search(add_access(set_formulas(html, path.stem))))
+    html = add_progress(add_scripts(html, to_root), to_root, lesson_pages(lessons, renamed))
     name = path.relative_to(out).as_posix()
     html = add_reference(html, name, to_root, cfg, renamed)
     html = add_alternates(html, name, cfg.doc_url, renamed)

@@ -12,7 +12,6 @@ from nbdev.config import get_config
 
 CODE = re.compile(r"(^```.*?^```[ \t]*$)", re.S | re.M)
 HIDDEN = re.compile(r"^#\| *(hide|default_exp|export)\b", re.M)
-CALLOUT = re.compile(r"^:::+ *\{\.callout-(\w+)[^}]*\}\n(.*?)^:::+$", re.S | re.M)
 RELATIVE = re.compile(r"(!\[[^\]]*)?\]\((?![a-z][a-z\d+.-]*:|/|#)([^\s)]+)")
 
 
@@ -36,11 +35,6 @@ def code_cell(cell):
     return fence(source, "python") + (f"\n\n{fence(outputs, 'text')}" if outputs else "")
 
 
-def callout(m):
-    "A Quarto callout as GitHub writes it."
-    return "\n".join(f"> {line}".rstrip() for line in [f"[!{m[1].upper()}]", *m[2].strip().splitlines()])
-
-
 def repo_links(text, nbs, source):
     "Links to files, which are relative to the notebook, in full: they work on a package index too, and so do pictures."
 
@@ -53,7 +47,7 @@ def repo_links(text, nbs, source):
 
 def markdown_cell(cell, nbs, source):
     "A Markdown cell, with links that work wherever the README is shown."
-    parts = CODE.split(CALLOUT.sub(callout, cell.source.strip()))
+    parts = CODE.split(cell.source.strip())
     return "".join(part if i % 2 else repo_links(part, nbs, source) for i, part in enumerate(parts))
 
 

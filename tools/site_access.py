@@ -43,7 +43,7 @@ CELL = re.compile(r"<td\b([^>]*)>(.*?)</td>", re.S)
 PROSE = 30  # letters in a cell which is read rather than looked up
 
 
-def add_access(html, to_root):
+def add_access(html):
     "A finished page, easier to reach and to read."
     html = without_gap(add_contents(add_skip_link(html)))
     html = TOC_NAME.sub(lambda m: m[1] + re.sub(r"(?<=\w)\.(?=\w)", ".<wbr>", m[2]), html)  # Class.<wbr>method
@@ -51,8 +51,7 @@ def add_access(html, to_root):
     html = SCHEME.sub(r'<button type="button" \1\2onclick="\3"\4>\5</button>', html)
     html = html.replace(TO_TOP, 'href="#"').replace('role="img"></i>', 'aria-hidden="true"></i>')
     html = name_landmarks(html)
-    html = TABLE.sub(lambda m: readable(m[0]), html)
-    return html.replace("</head>", f'<script src="{to_root}site_libs/access.js" defer></script></head>', 1)
+    return TABLE.sub(lambda m: readable(m[0]), html)
 
 
 def in_their_words(html):

@@ -3,41 +3,28 @@
 No page loads anything from elsewhere, ids are unique, links inside the site lead somewhere, source links to a line."""
 
 import re
-from html.parser import HTMLParser
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from lxml.html import document_fromstring
 
 NO_REQUEST = {"canonical", "alternate", "license", "next", "prev"}  # <link> relations that a browser does not load
 CSS_LOAD = re.compile(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s;]+)")
 JS_LOAD = re.compile(r"(?:import|from|fetch\()\s*[\"']((?:https?:)?//[^\"']+)")
 
 
-class PageFacts(HTMLParser):
+class PageFacts:
     "The ids, the links and the loaded addresses of one page."
 
     def __init__(self, html):
-        super().__init__()
-        self.ids, self.links, self.loads, self.within = [], [], [], ""
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.within = tag
-        a = dict(attrs)
-        if a.get("id"):
-            self.ids.append(a["id"])
-        if tag == "a" and a.get("href"):
-            self.links.append(a["href"])
-        elif tag == "link" and a.get("rel") not in NO_REQUEST:
-            self.loads.append(a.get("href") or "")
-        self.loads += [a[k] for k in ("src", "srcset", "poster", "data") if a.get(k)]
-        self.loads += CSS_LOAD.findall(a.get("style") or "")
-
-    def handle_data(self, data):
-        if self.within in ("script", "style"):
-            self.loads += (JS_LOAD if self.within == "script" else CSS_LOAD).findall(data)
-
-    def handle_endtag(self, tag):
-        self.within = ""
+        page = document_fromstring(html)
+        every = partial(page.xpath, smart_strings=False)  # strings that do not hold the page
+        self.ids, self.links = every("//@id"), every("//a/@href[. != '']")
+        self.loads = every("//@src | //@srcset | //@poster | //@data")
+        self.loads += [link.get("href", "") for link in page.iter("link") if link.get("rel") not in NO_REQUEST]
+        self.loads += CSS_LOAD.findall("\n".join(every("//@style | //style/text()")))
+        self.loads += JS_LOAD.findall("\n".join(every("//script/text()")))
 
 
 def is_outside(url):

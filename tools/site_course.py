@@ -128,12 +128,11 @@ def mark_exercises(cells, ids):
 # ---- pages
 
 def add_progress(html, to_root, pages):
-    "The script, and in the sidebar the exercises of each lesson; `pages` names them by the lesson's page."
-    script = f'<script src="{to_root}site_libs/progress.js" defer></script>'
+    "In the sidebar the exercises of each lesson; `pages` names them by the lesson's page."
     for page, ids in pages.items():
         link = f'href="{to_root}{page}" class="sidebar-item-text'
         html = html.replace(link, f'data-exercises="{" ".join(ids)}" {link}')
-    return html.replace("</head>", f"{script}</head>", 1)
+    return html
 
 
 def lesson_pages(lessons, renamed):

@@ -5,8 +5,8 @@ import json
 import posixpath
 import re
 from collections import Counter
-from html.parser import HTMLParser
 
+from lxml.html import document_fromstring
 from notebooks import GROUND
 from site_rewrites import SiteError, language_of
 
@@ -14,7 +14,6 @@ LIMIT = 450_000  # bytes
 SUMMARY, SHOWN = 400, 100  # letters that are kept as they are: of what stands above the first heading, and of a section
 MORE, FEW = 300, 100  # letters of the words that follow: in a lesson, and on a page beside the path
 COMMON = 20  # pages that have a word: more, and it says nothing about a page
-VOID = {"br", "hr", "img", "input", "wbr", "meta", "link", "source", "path", "line", "rect", "circle"}
 SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption", "footer"}
 NOT_READ = {"contents", "nav-tabs", "languages", "lesson-links", "lesson-map", "cell-output-display",
     "quarto-back-to-top"}
@@ -28,61 +27,46 @@ SEARCH_BOX = (
     '<div class="search-results" hidden><p role="status"></p><ol></ol></div></div>'
 )
 REFERENCE, ASIDE, LESSON = .4, .8, 1  # how much a page counts
-TITLE_ROW = re.compile(r'<tr>\s*<td[^>]*>[^<]*</td>\s*<td[^>]*><a href="([\w/]+\.html)">.*?</tr>', re.S)
-OTHER_TITLE = re.compile(r'<td[^>]* lang="(?:ja|zh-Hans|ko)"[^>]*>(.*?)</td>', re.S)
-
 
 # ---- pages
 
-def add_search(html, to_root):
+def add_search(html):
     "The box of our own search, in place of smalldocs' one."
-    script = f'<script src="{to_root}site_libs/search.js" defer></script>'
-    return BOX.sub(SEARCH_BOX, FUSE.sub(script, html))
+    return BOX.sub(SEARCH_BOX, FUSE.sub("", html))
 
 
-class Prose(HTMLParser):
+class Prose:
     """Title and sections of a page: `[[id, heading, text], ...]`; what stands above the first heading has no id. An
     entry of the API, a heading that a cell has put out, is a name alone: the prose below it belongs to the section."""
 
     def __init__(self, html):
-        super().__init__()
-        self.sections, self.title, self.open, self.skipped, self.ended = [["", "", ""]], "", [], 0, False
+        self.title, self.sections = "", [["", "", ""]]
         self.section = self.sections[0]  # whose text is read
-        self.feed(html[html.index("<main"):])
+        self.read(document_fromstring(html).find(".//main"))
 
-    def handle_starttag(self, tag, attrs):
-        if tag in VOID:
-            return
-        if self.ended and self.open and self.open[-1][0] == "msub":
-            self.handle_data("_")
-        attrs, self.ended = dict(attrs), False
-        classes = (attrs.get("class") or "").split()
-        skip = tag in SKIPPED or not NOT_READ.isdisjoint([*classes, attrs.get("id")])
-        self.open.append((tag, skip))
-        self.skipped += skip
-        if tag in HEADINGS and attrs.get("data-anchor-id"):
-            self.sections.append([attrs["data-anchor-id"], "", ""])
-            if not self.skipped:
-                self.section = self.sections[-1]
+    def read(self, element, place="text", is_read=True):
+        "Read an element; `place` is where its words go: the title, a heading, or the text of a section."
+        names = {element.get("id"), *element.get("class", "").split()}
+        is_read = is_read and element.tag not in SKIPPED and NOT_READ.isdisjoint(names)
+        if element.tag in HEADINGS and element.get("data-anchor-id"):
+            self.sections.append([element.get("data-anchor-id"), "", ""])
+            self.section = self.sections[-1] if is_read else self.section
+        place = "title" if element.tag == "h1" else "heading" if element.tag in HEADINGS else place
+        self.take(element.text, place, is_read)
+        for child in element.iterchildren("*"):
+            self.take("_" if element.tag == "msub" and child.getprevious() is not None else "", place, is_read)
+            self.read(child, place, is_read)
+            self.take(" " if child.tag in BLOCKS else "", place, is_read)
+            self.take(child.tail, place, is_read)
 
-    def handle_endtag(self, tag):
-        self.ended = True
-        while self.open and tag in [name for name, _ in self.open]:
-            name, skip = self.open.pop()
-            self.skipped -= skip
-            if name == tag:
-                break
-        if tag in BLOCKS:
-            self.handle_data(" ")
-
-    def handle_data(self, data):
-        inside = {name for name, _ in self.open}
-        if "h1" in inside:
-            self.title += data
-        elif not HEADINGS.isdisjoint(inside):
-            self.sections[-1][1] += data
-        elif not self.skipped:
-            self.section[2] += data
+    def take(self, text, place, is_read):
+        "Keep a text, or None, where it belongs."
+        if place == "title":
+            self.title += text or ""
+        elif place == "heading":
+            self.sections[-1][1] += text or ""
+        elif is_read:
+            self.section[2] += text or ""
 
 
 # ---- the index
@@ -128,8 +112,9 @@ def weight_of(notebook):
 
 def other_titles(index):
     "Titles of lessons in other languages, from the tables of the front page: `{'attention.html': ['注意力', ...]}`."
-    rows = TITLE_ROW.finditer(index.read_text())
-    return {row[1]: [tidy(title) for title in OTHER_TITLE.findall(row[0])] for row in rows}
+    rows = document_fromstring(index.read_text()).xpath("//tr[td[2]/a]")
+    return {row.find("td[2]/a").get("href"): [tidy(cell.text_content()) for cell in row.xpath("td[@lang != 'en']")]
+            for row in rows}
 
 
 def common_words(pages):

@@ -120,7 +120,7 @@ def can_match(selector, used):
 def icon_font(folder, codes):
     "The icons of these codes as a font in a data URI: two kilobytes, and no icon appears late."
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # it warns of two bytes too many in Bootstrap's font
-    font = TTFont(folder / "fonts/bootstrap-icons.woff")
+    font = TTFont(folder / "fonts/bootstrap-icons.woff", recalcTimestamp=False)
     few = subset.Subsetter()
     few.populate(unicodes=[int(code, 16) for code in codes])
     few.subset(font)

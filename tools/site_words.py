@@ -29,9 +29,10 @@ def write_words(out):
         (out / f"site_libs/words.{code}.js").write_text(script, encoding="utf-8")
 
 
-def add_words(html, to_root):
-    "The words of the page's language, before the scripts that show them."
+def add_scripts(html, to_root):
+    "The scripts of every page, and before them the words that they show in its language."
     code = LANG.search(html)[1]
-    if code not in CODES:
-        return html
-    return html.replace("</head>", f'<script src="{to_root}site_libs/words.{code}.js" defer></script></head>', 1)
+    words = [f"words.{code}"] if code in CODES else []
+    names = [*words, "search", "access", "progress"]
+    tags = "".join(f'<script src="{to_root}site_libs/{name}.js" defer></script>' for name in names)
+    return html.replace("</head>", f"{tags}</head>", 1)
