@@ -350,8 +350,9 @@ class BothSides(Write):
     Each German word names one English word, so *is sleeping* loses a link. Let each English word name a German one as
     well. Write `both_sides(weights)`: `weights`, shape (German words, English words), has no `</s>`. A German word
     names the English word with the largest weight in its row, an English word the German one with the largest weight
-    in its column. A link that both name is *agreed*. Keep the agreed links, and of the others those whose two words *both*
-    have no agreed link. Then compare the error rates of all four: German names, English names, union, and this one."""
+    in its column. A link that both name is *agreed*. Keep the agreed links, and of the others those whose two
+    words *both* have no agreed link. Then compare the error rates of all four: German names, English names, union, and
+    this one."""
     id, level, minutes, name = '19b.6', 3, 15, 'both_sides'
     hints = ("Two sets of links: from `argmax(1)` and from `argmax(0)`. Mind the order within a link.",
              "The agreed links are `german & english`. Which English words and which German words have one?",

@@ -121,8 +121,8 @@ class Cost(Write):
 
     Write `cost(W, h, head, measure)`: by how much does `measure()` fall when this head is silent? `W` is the weight of
     `W_o` as PyTorch keeps it, shape $(d_{model}, h\,d_v)$, and `measure` is a function without arguments, such as
-    `pronouns_right` below, that uses `W` as it stands. Afterwards `W` must be as it was, even if `measure` raises an error;
-    the error goes on to the caller."""
+    `pronouns_right` below, that uses `W` as it stands. Afterwards `W` must be as it was, even if `measure` raises an
+    error; the error goes on to the caller."""
     id, level, minutes, name, first = '19a.2', 2, 12, 'cost', True
     hints = ("A head is silent if its part of `W` is zero. The head's values come in by the columns of `W`; how many "
              "belong to one head?",
