@@ -370,7 +370,8 @@ class TwoChanges(Value):
     """What did it, the mixing?
 
     The row *average* has a loss of 1.57 in the mean, base has 1.16. "So it hurts that the heads are mixed", says a
-    friend. Look at the table of the page *Averaged heads* (the lesson leads to it). What is wrong with this conclusion?"""
+    friend. Look at the table of the page *Averaged heads* (the lesson leads to it). What is wrong with this
+    conclusion?"""
     id, level, minutes, kind = '17.7', 2, 5, 'find the bug'
     options = dict(a='*average* has fewer weights than base',
                    b='three seeds are too few for a difference of this size',
