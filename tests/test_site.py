@@ -282,6 +282,18 @@ def test_functions_classes_and_methods_have_tables():
     assert "**The product**" in table
 
 
+def signs(
+    ids:list, # With </s>, unless `<pad>` comes or 1 < 2
+):
+    "Give <unk> or `<s>`."
+
+
+def test_signs_in_angle_brackets_are_text():
+    "A browser would take `</s>` for markup and show nothing."
+    assert "Give &lt;unk> or `<s>`." in show(signs)
+    assert "| With &lt;/s>, unless `<pad>` comes or 1 < 2 |" in show(signs)
+
+
 def test_every_exported_symbol_has_a_table():
     tables = [show(getattr(attention, name)) for name in attention.__all__ if callable(getattr(attention, name))]
     assert tables and all("| --- |" in t and "**Details**" in t for t in tables)

@@ -18,7 +18,15 @@ from nbdev.processors import FilterDefaults, add_links, add_show_docs, exec_show
 
 
 empty = Parameter.empty
+MARKUP = re.compile(r"(`[^`]*`)|<(?=[/\w])")
 NAME_LINK = re.compile(r"\[`(\w+)`\]\(https?://[^)]*\.html#(?i:\1)\)")
+
+
+def literal(
+    text: str,  # Markdown, perhaps with signs such as `</s>` in it
+) -> str:  # The same with those signs as a browser shows them; code is left as it is
+    "What a browser would take for markup is text."
+    return MARKUP.sub(lambda m: m[1] or "&lt;", text)
 
 
 def short_type(
@@ -70,7 +78,7 @@ class ParamTable(DocmentTbl):
         if not (self.params or self.has_return):
             return ""
         rows = [self.hdr_str, self.params_str, self.return_str if self.has_return else ""]
-        return "\n".join(row for row in rows if row)
+        return literal("\n".join(row for row in rows if row))
 
 
 def line_of(
@@ -87,6 +95,7 @@ class TableRenderer(nbdev.showdoc.BasicMarkdownRenderer):
     def __init__(self, sym, **kwargs):
         super().__init__(sym, **kwargs)
         self.is_made = getattr(self.sym, "__init__", None) is not object.__init__  # not a mere record, such as a task
+        self.docs = self.docs and literal(self.docs)
         if self.sig:
             self.dm = Signature(self.sym)
 
