@@ -511,7 +511,7 @@ document.querySelectorAll('.tnb-widget input').forEach(i => [i.min, i.max].forEa
   look()
 }))
 return [...seen]"""
-NAMES = {'d_k', 'd_model', 'softmax', 'view', 'transpose', 'base', 'NaN', 'the', 'dog', 'rested', 'pad'}
+NAMES = {'d_k', 'd_model', 'softmax', 'reshape', 'transpose', 'base', 'NaN', 'the', 'dog', 'rested', 'pad'}
 
 
 def told_by_widgets(language, browser, folder, monkeypatch):

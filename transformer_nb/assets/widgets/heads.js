@@ -33,12 +33,13 @@ begin('heads', (me, given) => {
     const {h, word} = me.at, cut = cuts.find(c => c.h === h), holds = cut.wrong.flatMap((numbers, i) =>
       numbers.flat().some(number => Math.floor(number / features) === word) ? [i + 1] : [])
     drawHeads(whole, given, say('queries of three words, {features} features each', given), [cut.whole], word)
-    drawHeads(right, given, say('right: view(n, h, d_k).transpose(0, 1)'), cut.right, word)
-    const strange = drawHeads(wrong, given, say('wrong: view(h, n, d_k)'), cut.wrong, word)
+    drawHeads(right, given, say('right: reshape(n, h, d_k).transpose(0, 1)'), cut.right, word)
+    const strange = drawHeads(wrong, given, say('wrong: reshape(h, n, d_k)'), cut.wrong, word)
     const found = {h, d_k: features / h, features, strange, all, word: words[word], heads: holds.join(say(', '))}
+    const where = holds.length === h ? say('It has “{word}” in every head, but in rows of other words.', found) :
+      holds.length === 1 ? say('“{word}” should be in every head; the wrong cut has it in head {heads}.', found) :
+        say('“{word}” should be in every head; the wrong cut has it in heads {heads}.', found)
     me.tell(say('h = {h}: each head gets {d_k} of the {features} features of every word. ', found) +
-      say('The wrong cut puts {strange} of {all} numbers into the row of another word. ', found) +
-      (holds.length === 1 ? say('“{word}” should be in every head; the wrong cut has it in head {heads}.', found) :
-        say('“{word}” should be in every head; the wrong cut has it in heads {heads}.', found)))
+      say('The wrong cut puts {strange} of {all} numbers into the row of another word. ', found) + (strange ? where : ''))
   }
 })
