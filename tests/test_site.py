@@ -18,7 +18,7 @@ import build_docs as bd  # noqa: E402
 import site_course as course  # noqa: E402
 import site_rewrites as rw  # noqa: E402
 from fastcore.nbio import mk_cell  # noqa: E402
-from site_checks import PageFacts, check_site  # noqa: E402
+from site_checks import PageFacts, check_site, missing  # noqa: E402
 
 from transformer_nb import attention, config  # noqa: E402
 
@@ -507,6 +507,23 @@ HTML = {"index.html", "toy.html", "deep/inner.html", "languages/ja.html", "langu
 def test_no_page_asks_for_anything_from_elsewhere(toy_site):
     assert {p.relative_to(toy_site).as_posix() for p in toy_site.rglob("*.html")} == HTML
     assert check_site(toy_site) == []
+
+
+@pytest.mark.parametrize("before, after, part", [
+    (r'class="skip-link"', 'class="skip"', "the link to the text"),
+    (r' tabindex="-1"', "", "the text, which"),
+    (r'<div class="site-search".*?</div></div>', "", "the search"),
+    (r"quarto-color-scheme-toggle", "color-scheme-toggle", "the button of the theme"),
+    (r"site_libs/search\.js", "site_libs/find.js", "the script of the search"),
+    (r'id="quarto-sidebar"', 'id="sidebar"', "the sidebar"),
+    (r'<details class="contents">', "<details>", "the contents"),
+])
+def test_a_page_in_which_something_was_not_found_is_told_of(before, after, part, toy_site):
+    "The renderer wrote a class, a script's name or a block otherwise, and a replacement found nothing."
+    html = (toy_site / "toy.html").read_text()
+    assert list(missing(html, is_front=False)) == []
+    line, = missing(re.sub(before, after, html, flags=re.S), is_front=False)
+    assert line.startswith(part) and "not once" in line
 
 
 def test_files_that_a_page_links_to_are_on_the_site(toy_site):

@@ -22,7 +22,7 @@ from smalldocs.site import build as render_site
 
 from apidoc import DocFilter
 from site_access import add_access, in_their_words
-from site_checks import check_site
+from site_checks import check_parts, check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course, rewrite_cells
 from site_figures import check_figures, lighten
@@ -194,7 +194,7 @@ def render(cfg, work, renamed, lessons):
     bring_styles(out / "index.html")
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
-    checks = check_site, check_reference, check_figures
+    checks = check_site, check_parts, check_reference, check_figures
     wrong = [w for w in site.warnings if "broken link" not in w]
     return wrong + [line for check in checks for line in check(cfg.doc_path)]
 

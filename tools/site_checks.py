@@ -1,6 +1,7 @@
 """What must hold of the built site.
 
-No page loads anything from elsewhere, ids are unique, links inside the site lead somewhere, source links to a line."""
+No page loads anything from elsewhere, ids are unique, links inside the site lead somewhere, source links to a line, and
+what the tools put into every page is there: a replacement that finds nothing is silent."""
 
 import re
 from functools import partial
@@ -12,6 +13,22 @@ from lxml.html import document_fromstring
 NO_REQUEST = {"canonical", "alternate", "license", "next", "prev"}  # <link> relations that a browser does not load
 CSS_LOAD = re.compile(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s;]+)")
 JS_LOAD = re.compile(r"(?:import|from|fetch\()\s*[\"']((?:https?:)?//[^\"']+)")
+
+PARTS = {  # of every page, each once, and where it stands
+    "the link to the text, first of all": "//body/*[1]/self::a[@class='skip-link']",
+    "the text, which the keyboard can reach": "//*[@id='quarto-document-content'][@tabindex='-1']",
+    "the search": "//div[@class='site-search']//input",
+    "the button of the theme": "//button[contains(@class, 'quarto-color-scheme-toggle')]",
+    "the navigation with its name": "//nav[@aria-label='Site']",
+    "the script of toggles": "//script[contains(@src, 'site_libs/toggles.js')]",
+    "the script of the search": "//script[contains(@src, 'site_libs/search.js')]",
+    "the script of the keyboard": "//script[contains(@src, 'site_libs/access.js')]",
+}
+BESIDE = {  # of every page but the front page
+    "the title": "//header[@id='title-block-header']",
+    "the sidebar with its name": "//nav[@id='quarto-sidebar'][@aria-label='Lessons']",
+    "the contents, under the title as at the side": "//details[@class='contents'] | //main[not(//nav[@id='TOC'])]",
+}
 
 
 class PageFacts:
@@ -56,6 +73,21 @@ def check_page(path, page, pages):
     yield from (f"{url} leads to no line" for url in page.links if url.endswith("#LNone"))
     inside = [url for url in page.links + page.loads if not is_outside(url)]
     yield from (f"broken link {url}" for url in dict.fromkeys(inside) if broken(path, url, pages))
+
+
+def missing(html, is_front):
+    "Say which part of a finished page is not there once, and where it should be."
+    page = document_fromstring(html)
+    for part, where in (PARTS if is_front else PARTS | BESIDE).items():
+        if (count := len(page.xpath(where))) != 1:
+            yield f"{part}: {count} times {where}, not once"
+
+
+def check_parts(folder: Path):
+    "Return one line for each part that a page of the site in `folder` lacks."
+    pages = sorted(folder.rglob("*.html"))
+    return [f"{path.relative_to(folder)}: {line}" for path in pages
+            for line in missing(path.read_text(), path == folder / "index.html")]
 
 
 def check_site(folder: Path):
