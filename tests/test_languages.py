@@ -451,8 +451,8 @@ def test_what_a_task_raises_is_translated():
 def test_a_name_of_a_mistake_has_one_diagnosis():
     "`progress` keeps the name."
     for e in (ex.find(entry.id) for entry in ex.exercises()):
-        rows = [row for rows in e.faults.values() for row in rows] if issubclass(e, ex.Write) else e.wrong.values()
-        assert {*e.diagnoses().values()} >= {row[-1] for row in rows}, e.id
+        parts = (*e.faults.values(), e.properties) if issubclass(e, ex.Write) else [e.wrong.values()]
+        assert {*e.diagnoses().values()} == {row[-1] for rows in parts for row in rows}, e.id
 
 
 @pytest.mark.parametrize('language', LANGUAGES)

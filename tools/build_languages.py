@@ -5,8 +5,7 @@ Prose comes from `nbs/languages/LANGUAGE/LESSON.json`; the exercises of all less
 the words of scripts from `transformer_nb/assets/languages/LANGUAGE/LESSON.json`. A translation is found by its English
 text, that of an exercise's text by its id (`01.2/hint/1`), with the English beside it that was translated. What is not
 translated as it stands today is English, with a mark. Code and outputs are those of the English notebook, but for the
-words of widgets. The notebooks are made before they are read (`make lab`, `make docs`), not
-committed."""
+words of widgets. The notebooks are made before they are read (`make lab`, `make docs`), not committed."""
 import ast
 import html
 import json
@@ -223,8 +222,7 @@ class Speaker:
 
     def say_of(self, e, name):
         "A text of an exercise, likewise."
-        english, found = e.texts()[name], exercise_translations(self.language).get(f'{e.id}/{name}', {})
-        return self.linked(found[self.language] if found.get('en') == english else self.english(english))
+        return self.linked(e.translated(name, self.language) or self.english(e.texts()[name]))
 
     def english(self, text): return missing(self.language, text) if has_words(text) else text
 

@@ -180,7 +180,7 @@ def on_cpu(
     x # Anything
 ):
     "Tensors as they can be compared, wherever an answer has put them; also those in lists, tuples and dicts."
-    if isinstance(x, Tensor): return (x if x.layout == torch.strided else x.to_dense()).cpu()
+    if isinstance(x, Tensor): return x.to_dense().cpu()
     if type(x) in (list, tuple): return type(x)(map(on_cpu, x))
     return {key: on_cpu(value) for key, value in x.items()} if type(x) is dict else x
 
@@ -263,20 +263,26 @@ class Exercise:
         return {'title': title, 'task': flowing(task)} | options | hints | faults | solution
 
     @classmethod
+    def translated(cls,
+        name:str,  # Of a text
+        tongue:str # Language
+    ) -> str|None: # None: it is not translated as it stands today
+        found = exercise_translations(tongue).get(f'{cls.id}/{name}', {})
+        return found.get(tongue) if found.get('en') == cls.texts()[name] else None
+
+    @classmethod
     def tongue(cls,
         *names:str # Of texts
     ) -> str:      # The reader's language if all of them are translated as they stand today, else 'en'
-        found, texts = exercise_translations(language()), cls.texts()
-        known = all(found.get(f'{cls.id}/{name}', {}).get('en') == texts[name] for name in names)
-        return language() if known else 'en'
+        ours = language()
+        return ours if all(cls.translated(name, ours) for name in names) else 'en'
 
     @classmethod
     def say(cls,
         name:str # Of a text
     ) -> str:
         "A text in the reader's language; in English if it has changed since it was translated."
-        tongue = cls.tongue(name)
-        return cls.texts()[name] if tongue == 'en' else exercise_translations(tongue)[f'{cls.id}/{name}'][tongue]
+        return cls.translated(name, language()) or cls.texts()[name]
 
     @classmethod
     def result(cls,
@@ -297,7 +303,7 @@ class Exercise:
         "What `check` answers to a mistake that the exercise knows; raises `KeyError` if it knows none of that name."
         names = [f'fault/{name}' for name in mistake.split('+')]
         tongue = cls.tongue(*names)
-        said = [cls.texts()[name] if tongue == 'en' else cls.say(name) for name in names]
+        said = [cls.translated(name, tongue) or cls.texts()[name] for name in names]
         both = localized("{first}; and {second}", tongue, first=said[0], second=said[-1])
         return cls.result(mistake, both if said[1:] else said[0], tongue)
 
@@ -312,7 +318,7 @@ class Write(Exercise):
     of output and arguments, diagnosis where it gives False)."""
     model:Any = None       # The answer, with its parts as further parameters that are right as they are given
     faults:dict = {}       # Name of a part to rows
-    properties:tuple|list = () # What is true of every right output
+    properties:list = []   # What is true of every right output
 
     @staticmethod
     def inputs(g): # Arguments, a tuple for each question, from small to large; g: torch.Generator
@@ -690,13 +696,13 @@ def markdown(
 class Entries(list):
     "Exercises, printed as a table."
     def __repr__(self):
-        done = progress()
+        done, known = progress(), _all()
         rows = [localized('          minutes  level  kind           title')]
         for e in self:
             mark = '✓' if done.get(e.id, {}).get('right') else '✗' if e.id in done else ' '
             kind = localized(e.kind)
             gap = ' '*(15 - sum(1 + (east_asian_width(c) == 'W') for c in kind))  # such a letter is two columns wide
-            rows.append(f"{mark} {e.id:<6} {e.minutes:8}  {e.level:5}  {kind}{gap}{find(e.id).say('title')}")
+            rows.append(f"{mark} {e.id:<6} {e.minutes:8}  {e.level:5}  {kind}{gap}{known[e.id].say('title')}")
         return '\n'.join(rows)
 
 @dataclass(frozen=True)
