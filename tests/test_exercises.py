@@ -70,6 +70,7 @@ def test_an_empty_stub_is_told_to_be_written(entry):
     exec(compile('from __future__ import annotations\n' + ex.begin(ex.find(entry.id)), '?', 'exec'), names)
     found = ex.check(entry.id, *given)
     assert not found.right and found.mistake in ('nothing', 'type', 'error'), found
+    assert '○ part ' not in str(found), found   # whoever has one body to write is told of no second one
     assert ex.progress() == {} or found.mistake != 'nothing'
 
 

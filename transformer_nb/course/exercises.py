@@ -319,6 +319,7 @@ class Write(Exercise):
     model:Any = None       # The answer, with its parts as further parameters that are right as they are given
     faults:dict = {}       # Name of a part to rows
     properties:list = []   # What is true of every right output
+    part_names:tuple = ()  # Where `run` makes a tuple: what the reader calls its parts; None where they have no name
 
     @staticmethod
     def inputs(g): # Arguments, a tuple for each question, from small to large; g: torch.Generator
@@ -380,7 +381,7 @@ class Write(Exercise):
                 return cls.known_mistake(name)
         if found[k] is None and not _is_empty(mine):
             return cls.result('no-return', localized("nothing came back: `return` the answer (`print` only shows it)"))
-        mistake, *said = difference(found[k], right[k], questions[k])
+        mistake, *said = difference(found[k], right[k], questions[k], cls.part_names)
         if mistake == 'unknown':
             missing = (name for name, holds, _ in cls.properties if not holds(found[k], *questions[k]))
             if name := next(missing, None): return cls.known_mistake(name)
@@ -426,10 +427,11 @@ def _part(got, right):
         return n, len(right), mine, theirs
 
 def difference(
-    got,       # Of the reader's answer
-    right,     # Of the right one
-    args:tuple # The question
-) -> tuple:    # Name of the mistake, text, and its language if that may not be the reader's
+    got,           # Of the reader's answer
+    right,         # Of the right one
+    args:tuple,    # The question
+    names:tuple=() # Of the parts, as `part_names`; (): the reader's own tuple, its parts are counted
+) -> tuple:        # Name of the mistake, text, and its language if that may not be the reader's
     "What is different, in general words."
     asked = short_repr(args)
     if isinstance(got, Failure): return _no_output(got.error, asked)
@@ -441,7 +443,9 @@ def difference(
     if part := _part(got, right):
         n, total, mine, theirs = part
         mistake, text, *tongue = difference(mine, theirs, args)
-        return mistake, localized("part {n} of {total}: {said}", n=n, total=total, said=text), *tongue
+        if not names: text = localized("part {n} of {total}: {said}", n=n, total=total, said=text)
+        elif name := names[n - 1]: text = localized("`{name}`: {said}", name=name, said=text)
+        return mistake, text, *tongue
     if _kind(got) != _kind(right):
         kinds = dict(got=type(got).__name__, right=type(right).__name__)
         return 'type', localized("the answer is of type {got}, not {right}", **kinds)

@@ -339,8 +339,8 @@ class DivisorElsewhere(Write):
     """Put the divisor elsewhere
 
     Without touching `attention`, get the result of the right scaling with `scale=1.`: write `shared(q, k)`, which
-    gives back the query and the key, both divided by the same number. (Why might a careful initialisation replace the
-    divisor at the first step, but not later?)"""
+    gives back the query and the key, both divided by the same number. (Why might the numbers that the matrices
+    start with replace the divisor at the first step, but not later?)"""
     id, level, minutes, name = '01.8', 3, 8, 'shared'
     hints = ("A score is a product of two factors; each may carry its share.",
              "Which power of d_k, twice, is its root?")

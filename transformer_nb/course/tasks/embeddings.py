@@ -111,7 +111,7 @@ class Embedding(nn.Module):
     ):    # Scores of the next token, shape (..., vocab_size)
         ...  # your code
 '''
-    inputs = _sizes
+    inputs, part_names = _sizes, ('forward', 'logits')
 
     def run(answer, vocab_size, d_model, ids, x):
         module = _built(answer, vocab_size, d_model)
@@ -178,9 +178,9 @@ class T5Style(nn.Module):
 class OtherEnd(Write):
     r"""Put the factor at the other end
 
-    Write a class `T5Style(V, d)`: a matrix `weight` of shape $(V, d)$ that starts with variance 1, no factor in
-    `forward(ids)`, and in `logits(x)` the scores of $x / \sqrt{d}$, one for each row of the matrix. Which matrix
-    gives `Embedding` the same outputs and logits?"""
+    Write a class `T5Style(V, d)`. It has a matrix `weight` of shape $(V, d)$ that starts with variance 1.
+    `forward(ids)` has no factor. `logits(x)` gives the scores of $x / \sqrt{d}$, one for each row of the matrix. Which
+    matrix gives `Embedding` the same outputs and logits?"""
     id, level, minutes, name = '04.4', 2, 10, 'T5Style'
     hints = ("`torch.randn` has variance 1. The factor stands in `logits` alone.",
              r"If $W$ is the unit-variance matrix, `Embedding` needs $W / \sqrt{d_{model}}$.")
@@ -188,7 +188,7 @@ class OtherEnd(Write):
     solution = r"""`Embedding` needs $W / \sqrt{d}$. For `a, b = T5Style(100, 64), Embedding(100, 64)`, copy
     `a.weight/8` into `b.weight` (under `torch.no_grad()`). Then `a(ids)` is `b(ids)`, and `a.logits(x)` is
     `b.logits(x)`."""
-    inputs = _sizes
+    inputs, part_names = _sizes, (None, 'forward', 'logits')
 
     def run(answer, V, d, ids, x):
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -245,9 +245,9 @@ class AdamAtBothEnds(Value):
     id, level, minutes = '04.5', 2, 5
     hints = ("How large is an entry of each matrix?", "One has the size 1, the other 1/8.")
     right = 8
-    solution = """8 times. The functions agree; training does not: an Adam step of 0.001 is a small change to an entry
-    of size 1, and relatively an 8 times larger one to an entry of size 1/8. The T5 style needs a larger learning rate
-    for this matrix."""
+    solution = """8 times. The functions agree; training does not. An Adam step of 0.001 is a small change to an entry
+    of size 1. Relative to an entry of size 1/8 it is 8 times as large. The T5 style needs a larger learning rate for
+    this matrix."""
     wrong = {1: ('same', "the steps are equally large, but the entries are not: those of `Embedding` are smaller"),
              64: ('d-model', "the variance is 64 times smaller; an entry has the size of its root"),
              .125: ('inverse', "the other way round: the same step counts more for the smaller entry")}
@@ -255,18 +255,19 @@ class AdamAtBothEnds(Value):
 class AbsentWord(Write):
     r"""The gradient of an absent word
 
-    Compute by hand what the row of an absent word gets from the output side. Write `gradient_of_absent(h, E, row)`: the
-    logits are `h @ E.T`, for hidden vectors `h` of shape $(n, d)$ and an output matrix `E` of shape $(V, d)$; the loss
-    is the mean cross-entropy of the $n$ positions, and `row` is the target of none of them. Give back the gradient of
-    `E[row]`. Then compare it with `untied.out.weight.grad[42]` of the lesson."""
+    Compute without `backward` what the row of an absent word gets from the output side. Write
+    `gradient_of_absent(h, E, row)`, which gives back the gradient of `E[row]`. Here `h` are hidden vectors, shape
+    $(n, d)$, `E` is the output matrix, shape $(V, d)$, and the logits are `h @ E.T`. The loss is the mean cross-entropy
+    of the $n$ positions; `row` is the target of none of them. Then compare the result with
+    `untied.out.weight.grad[42]` of the lesson. Its hidden vectors are `untied.norm(x + untied.ff(x))` for
+    `x = untied.inp(ids[0, :-1])`."""
     id, level, minutes, name = '04.6', 3, 20, 'gradient_of_absent'
     hints = ("The derivative of the cross-entropy with respect to a logit is the predicted probability, minus 1 if the "
              "token is the target.",
              r"The logit is $h \cdot E_{row}$, so its derivative with respect to the row is $h$. Do not forget that "
              "the loss is a mean.")
     solution = """The row is pushed away from every hidden vector, most from those which gave it a high probability. For
-    the lesson's model, take `h = untied.inp(ids[0, :-1])`, then `h = untied.norm(h + untied.ff(h))`, and
-    `gradient_of_absent(h, untied.out.weight, 42)`."""
+    the lesson's model, the call is `gradient_of_absent(h, untied.out.weight, 42)`."""
     def inputs(g):
         yield torch.randn(2, 3, generator=g), torch.randn(4, 3, generator=g), 1
         yield torch.randn(6, 5, generator=g), torch.randn(9, 5, generator=g), 7
@@ -317,8 +318,8 @@ class FrozenSide(Value):
              "`model.out.weight.requires_grad_(False)`. Then `run(False)[1][600]` is the last loss. For the other "
              "side, write `inp` instead of `out`.")
     right = 'a'
-    solution = """a: in our run (seed 0, 600 steps) the last loss is 6.7 with a frozen output and 4.9 with a frozen
-    input, against 4.8 when both learn. The output matrix does most of the work: the layers in between can learn to read
+    solution = """a: in our run (seed 0, 600 steps) the last loss is 6.7 with a frozen output and 5.0 with a frozen
+    input, against 4.8 when both learn. The output matrix does most of the work. The layers in between can learn to read
     random input vectors, but nothing comes after the output matrix to make up for random rows there."""
     wrong = {'b': ('input', "the layers after the input can learn to read random vectors, as long as they differ"),
              'c': ('both', "one of the two can be made up for by what comes after it"),

@@ -191,9 +191,9 @@ class TwoForTwelve(Value):
 class Absolute(Write):
     r"""A network by hand
 
-    Write $\lvert x \rvert$ as a feed-forward network with $d_{model} = 1$ and $d_{ff} = 2$: a function `absolute()`
-    that makes a `FeedForward(1, 2)`, sets its matrices and biases, and gives it back. (Can you also write the identity,
-    the network that gives back $x$?)"""
+    Write $\lvert x \rvert$ as a feed-forward network with $d_{model} = 1$ and $d_{ff} = 2$. Your function
+    `absolute()` makes a `FeedForward(1, 2)`, sets its matrices and biases, and gives it back. (Can you also write the
+    identity, the network that gives back $x$?)"""
     id, level, minutes, name = '03.4', 2, 10, 'absolute'
     hints = (r"$\lvert x \rvert = \max(0, x) + \max(0, -x)$.",
              "One hidden unit sees $x$, the other $-x$. Set all four parameter tensors under `torch.no_grad()`, with "

@@ -329,11 +329,12 @@ class _NoAxis(MultiQuery):
 class OneHeadOfKeys(Write):
     r"""Multi-query attention
 
-    Write multi-query attention as a subclass, `MultiQuery(d_model, h)`: $h$ query heads, but one head of keys and
-    values, of width $d_{model}/h$. The four layers keep their names. (How many parameters remain for
-    $d_{model} = 512$, $h = 8$?)"""
+    Write multi-query attention, `MultiQuery(d_model, h)`, as a subclass of the library's `MultiHeadAttention`, the one
+    with `project` and `attend`. It has $h$ query heads, but one head of keys and values, of width $d_{model}/h$. The
+    four layers keep their names. (How many parameters remain for $d_{model} = 512$, $h = 8$?)"""
     id, level, minutes, name = '02.6', 3, 20, 'MultiQuery'
-    hints = ("Replace `W_k` and `W_v` by narrower layers, and write a `project` of your own.",
+    hints = ("Replace `W_k` and `W_v` by narrower layers, and write a `project` of your own: "
+             "the folded cell under *The same in the library* shows what it takes and gives back.",
              "`project` returns heads of shape $(b, 1, m, d)$ for keys and values, expanded to $h$.")
     right = MultiQuery
     solution = r"""$2 \cdot 512^2 + 2 \cdot 512 \cdot 64 = 589{,}824$ parameters remain of 1,048,576. The expanded axis
@@ -377,10 +378,10 @@ class SilenceOfFour(Value):
     hints = ("There are two jobs and four heads. May a job be done by more than one head?",
              "Try it for seeds 0 to 5: `train(MultiHeadAttention, 4, seed=seed)`.")
     right = 'c'
-    solution = """c: in our six trainings (seeds 0 to 5), 20 of the 24 heads can be silenced, one at a time, and both
-    questions are still answered in 88 % of the cases or more. Two did a large part of a job: without one of them, a
-    question falls to 67 or 58 %. Two did a job alone: without one of them, the question about the previous token falls
-    to 22 or 29 %.
+    solution = """c: our six trainings (seeds 0 to 5) have 24 heads, and we silenced one at a time. With 20 of them
+    little was lost: both questions were still answered in 88 % of the cases or more. Two did a large part of a job:
+    without the one, a question falls to 67 %, without the other to 58 %. Two did a job alone: without them, the
+    question about the previous token falls to 22 and 29 %.
 
     Where two heads do the same job, silencing one of them costs little. This redundancy is why heads of large models
     can be pruned."""

@@ -334,6 +334,8 @@ def shift_right(
         yield torch.tensor([[5, 2]]), 1
         yield torch.tensor([[5, 6, 7, 8], [9, 5, 2, 0], [6, 2, 0, 0]]), 3
 
+    part_names = None, None
+
     def run(answer, ids, bos_id):
         shifted = answer(ids, bos_id)
         floats = isinstance(shifted, torch.Tensor) and shifted.is_floating_point()
