@@ -124,6 +124,12 @@ const found = {}
   found.first = said(root)
   forward.click()
   found.second = said(root)
+  found.dropped = [first, second].map(sentence => [0, 1, 2, 3].map(k => {
+    sentence.click()
+    set(root, 0, k)
+    for (let i = 0; i < 20; i++) back.click()
+    return texts(root, '.tnb-dropped + text')
+  }))
 }
 const small = [...document.querySelectorAll('.tnb-widget :is(input, select, button)')].filter(e => {
   const {width, height} = e.getBoundingClientRect()
@@ -310,12 +316,18 @@ def test_greedy_search_loses_and_a_penalty_decides(found):
     assert found['first'].startswith('Step 1 of') and found['second'].startswith('Step 2 of')
 
 
+def test_the_two_best_that_are_dropped_are_drawn(found):
+    for drawn, tree in zip(found['dropped'], TREES.values(), strict=True):
+        first = [piece + ' ×' for piece, *_ in tree['tree']]
+        assert drawn == [first[k:k + 2] for k in (1, 2, 3, 4)]
+
+
 @pytest.mark.parametrize('source', TREES)
 def test_a_stored_tree_holds_probabilities(source):
     def check(children):
         logps = [node[1] for node in children]
         assert logps == sorted(logps, reverse=True) and torch.tensor(logps).exp().sum() <= 1.001
-        assert max(logps) <= 0 and len(children) == 5
+        assert max(logps) <= 0 and len(children) == 7
         for node in children:
             if len(node) > 2: check(node[2])
     check(TREES[source]['tree'])

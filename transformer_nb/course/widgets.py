@@ -172,7 +172,7 @@ def next_pieces(
     return list(zip(logp.tolist(), tokens.tolist()))
 
 def visited(
-    ask,      # A function of a prefix: its k + 1 best next tokens, as `next_pieces` gives them
+    ask,      # A function of a prefix: its best next tokens, k + 1 or more, as `next_pieces` gives them
     k:int,    # Beam
     steps:int # Of the search
 ) -> set:     # Prefixes
@@ -194,7 +194,7 @@ def grow_tree(
     "The part of the tree of all outputs that beam searches visit, with the model's log-probabilities."
     src, known = torch.tensor(translator.encode([text])), {}
     def ask(ids):
-        if ids not in known: known[ids] = next_pieces(translator, src, ids, beams + 1)
+        if ids not in known: known[ids] = next_pieces(translator, src, ids, beams + 3)
         return known[ids]
     seen = set().union(*(visited(ask, k, steps) for k in range(1, beams + 1)))
     def children(ids):

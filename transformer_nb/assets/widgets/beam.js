@@ -3,10 +3,10 @@ const END = '</s>'
 const spelt = pieces => pieces.join('').replaceAll('▁', ' ').trim()
 const chance = ({logp}) => logp < Math.log(.0005) ? '<.001' : Math.exp(logp).toFixed(3).replace(/^0/, '')
 
-// One step: every prefix with its k + 1 best pieces. Of the k best candidates those that end are put away, and the k
-// best that do not end are kept.
+// One step. Of the k best candidates those that end are put away, and the k best that do not end are kept. At most k + 1
+// pieces of a prefix are kept or end; two more are there to be drawn as dropped.
 const extend = (going, k) => {
-  const candidates = going.flatMap((parent, from) => parent.next.slice(0, k + 1).map(([piece, logp, next]) =>
+  const candidates = going.flatMap((parent, from) => parent.next.slice(0, k + 3).map(([piece, logp, next]) =>
     ({piece, from, next, logp: parent.logp + logp, pieces: [...parent.pieces, piece]})))
   candidates.sort((a, b) => b.logp - a.logp)
   candidates.slice(0, k).filter(c => c.piece === END).forEach(c => { c.state = 'ended' })

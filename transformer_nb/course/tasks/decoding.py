@@ -108,7 +108,7 @@ def greedy(
 class LengthPenalty(Write):
     r"""The length penalty
 
-    Write `length_penalty(length, alpha)`, the $lp$ of the paper's formula above. The length is a number or a tensor
+    Write `length_penalty(length, alpha)`, the $lp$ of the formula above. The length is a number or a tensor
     of numbers, and EOS is counted in it already."""
     id, level, minutes, builds = '15.2', 1, 3, 'decode.search.length_penalty'
     hints = ("Add 5, divide by 6, and take the power last.", "Mind the brackets: `**` comes before `/` and `+`.")

@@ -296,8 +296,8 @@ class Base(Value):
              "The cosine of two rows is their dot product, divided by $d_{model}/2$.",
              "`curve = waves(50, 64, base) @ waves(1, 64, base)[0] / 32`; look at `curve[1]` and `curve[6:].max()`.")
     right = 10
-    solution = """Base 10. For so few positions it is better than 10000 by both measures: neighbours have the similarity
-    0.89 instead of 0.97, and of the positions more than 5 away none has more than 0.10, instead of 0.74. The paper's
+    solution = """Base 10. For so few positions it is better than 10000 by both measures. Neighbours have the similarity
+    0.89 instead of 0.97. Of the positions more than 5 away none has more than 0.10, instead of 0.74. The paper's
     value is made for wider vectors and longer texts. It still works, because a model can learn to look at the fast
     columns."""
     wrong = {10_000: ('papers', "that is the paper's base: within 50 positions most of its columns hardly move"),
