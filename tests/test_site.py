@@ -255,48 +255,19 @@ def test_table_columns_get_their_language():
 # ---- the API
 
 def show(sym):
-    return apidoc.TableRenderer(sym)._repr_markdown_()
-
-
-class Shape:
-    "A thing with a method."
-
-    def __init__(self,
-        width:int,  # Width, in tokens
-    ):
-        self.width = width
-
-    def area(self,
-        height:int=2,  # Height, in heads
-        device=None,   # Where
-    ) -> int:          # The product
-        "Multiply."
-        return self.width * height
-
-
-def test_functions_classes_and_methods_have_tables():
-    assert "| width | int | Width, in tokens |" in show(Shape)
-    table = show(Shape.area)
-    assert "| height | int | 2 | Height, in heads |" in table
-    assert "| device |  | None | Where |" in table and "NoneType" not in table
-    assert "**The product**" in table
+    return apidoc.Entry(sym)._repr_markdown_()
 
 
 def signs(
-    ids:list, # With </s>, unless `<pad>` comes or 1 < 2
+    ids:list, # With </s>
 ):
     "Give <unk> or `<s>`."
 
 
 def test_signs_in_angle_brackets_are_text():
     "A browser would take `</s>` for markup and show nothing."
-    assert "Give &lt;unk> or `<s>`." in show(signs)
-    assert "| With &lt;/s>, unless `<pad>` comes or 1 < 2 |" in show(signs)
-
-
-def test_every_exported_symbol_has_a_table():
-    tables = [show(getattr(attention, name)) for name in attention.__all__ if callable(getattr(attention, name))]
-    assert tables and all("| --- |" in t and "**Details**" in t for t in tables)
+    assert "*Give &lt;unk> or `<s>`.*" in show(signs)
+    assert "    ids:list, # With </s>\n" in show(signs)  # inside the signature, which is code
 
 
 @pytest.mark.parametrize("code, linked", [
@@ -537,7 +508,7 @@ def test_lesson_has_tabs_equation_answer_and_api(toy_site):
     assert "<span>(1)</span>" in html and 'href="#eq-energy">Equation 1</a>' in html
     assert {"eq-energy", "r1", "twice", "twice-2", "twice.__call__"} <= set(PageFacts(html).ids)
     assert "Below the title." in html
-    assert "A number" in html and "Another number" in html and "<strong>Its double</strong>" in html
+    assert "# A number" in html and "# Another number" in html and "# Its double" in html
 
 
 def test_pages_of_a_folder_keep_it(toy_site):

@@ -236,7 +236,7 @@ def site(tmp_path_factory):
 def test_every_page_has_its_markdown(site):
     text = (site / "toy.html.md").read_text()
     assert text.startswith("# 01 A lesson\n\nWith everything\n\nBelow the title.")
-    assert "| x | int | A number |" in text and "**Its double**" in text and "### twice\n" in text
+    assert "    x:int, # A number\n)->int: # Its double" in text and "### twice\n" in text
     assert "target=" not in text
     assert "$$\nE = mc^2 \\tag{1}\n$$" in text and "hidden = 1" not in text
     assert not re.search(r"<(div|span|p|details)\b|^:::", text, re.M)
