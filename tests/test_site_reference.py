@@ -1,8 +1,6 @@
 """The site as a reference: Markdown of every page, lists for models, addresses, a lesson's links and its map."""
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +11,8 @@ import pytest
 TOOLS = Path(__file__).parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
 pytest.importorskip("smalldocs")
-import build_colab  # noqa: E402
 import site_reference as sr  # noqa: E402
+from notebooks import GROUND, read, text_of  # noqa: E402
 from site_checks import PageFacts, check_site  # noqa: E402
 from site_map import LESSONS, LIT, figure_map  # noqa: E402
 from test_site import build, cell, toy_project  # noqa: E402
@@ -165,56 +163,39 @@ def test_the_course_in_one_file_is_without_exercises_plotting_and_other_language
     assert "こんにちは" not in text and "How." not in text and "01.2" not in text
 
 
-# ---- Colab
+# ---- Colab, where a notebook comes alone
 
-def asked_for(lines, monkeypatch):
-    "What the lines do to the machine."
-    asked = []
-    for name in ("system", "chdir"):
-        monkeypatch.setattr(os, name, asked.append)
-    exec(lines, {})
-    return asked
-
-
-def test_in_colab_a_lesson_fetches_package_and_files_and_goes_there(monkeypatch):
-    monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace())
-    lines = build_colab.LINES.format(url="https://host/name/toy", folder="nbs/train")
-    assert asked_for(lines, monkeypatch) == [
-        "git clone --depth 1 https://host/name/toy && pip install -q ./transformer_nb",
-        "/content/transformer_nb/nbs/train",
-    ]
+COLAB = """import os, sys
+if 'google.colab' in sys.modules:   # which has neither the package nor the files that the lessons read
+    os.system('git clone --depth 1 https://github.com/transformer-nb/transformer_nb && pip install -q ./transformer_nb')
+    os.chdir('/content/transformer_nb/{}')"""
+FOLDERS = "data", "parts", "train", "decode", "interop", "experiments", "english_german"
+PATTERNS = "[0-9]*.ipynb", *GROUND, *(f"{folder}/*.ipynb" for folder in FOLDERS)
+PACKAGE = re.compile(r"^(?:from|import) transformer_nb\b", re.M)
 
 
-def test_elsewhere_the_lines_do_nothing(monkeypatch):
-    assert asked_for(build_colab.LINES, monkeypatch) == []
+@pytest.mark.parametrize("path", [path for pattern in PATTERNS for path in sorted(CFG.nbs_path.glob(pattern))],
+                         ids=lambda path: path.stem)
+def test_a_hidden_cell_fetches_package_and_files_before_they_are_needed(path):
+    lines = COLAB.format(path.parent.relative_to(TOOLS.parent).as_posix())
+    code = [text_of(c) for c in read(path)["cells"] if c["cell_type"] == "code"]
+    (fetching,) = (text for text in code if lines in text)
+    assert "#| hide" in fetching
+    before = "\n".join(code[:code.index(fetching)]) + fetching.partition(lines)[0]
+    assert not PACKAGE.search(before)
 
 
-def test_lessons_are_in_step_with_the_lines_for_colab():
-    command = [sys.executable, TOOLS / "build_colab.py", "--check"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout
-
-
-EXPORTED, IMPORTS = "#| export\nimport torch", "import json\n\nfrom transformer_nb.core import COLORS"
-
-
-@pytest.mark.parametrize("before, place, directives", [
-    (["#| default_exp a", EXPORTED, IMPORTS], 0, "#| default_exp a\n#| hide\n"),
-    (["#| default_exp a\n" + EXPORTED, "#| hide\n" + IMPORTS], 1, "#| hide\n"),
-    (["#| hide\nimport re", IMPORTS], 0, "#| hide\n"),
-])
-def test_the_lines_go_into_a_hidden_cell_before_the_package(before, place, directives):
-    nb = {"cells": [cell("# A"), *(cell(text, "code") for text in before)]}
-    once = build_colab.in_step(nb, "nbs")
-    source = "".join(once["cells"][place + 1]["source"])
-    assert source.startswith(f"{directives}import os, sys\nif 'google.colab'")
-    assert build_colab.in_step(once, "nbs") == once
-    assert len(once["cells"]) == len(nb["cells"])
-
-
-def test_a_lesson_without_a_hidden_cell_is_refused():
-    with pytest.raises(ValueError, match="no hidden cell"):
-        build_colab.in_step({"cells": [cell(EXPORTED, "code"), cell(IMPORTS, "code")]}, "nbs")
+@pytest.mark.parametrize("is_there, asked", [
+    (True, ["git clone --depth 1 https://github.com/transformer-nb/transformer_nb && pip install -q ./transformer_nb",
+            "/content/transformer_nb/nbs/train"]),
+    (False, [])])
+def test_elsewhere_than_in_colab_the_lines_do_nothing(is_there, asked, monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab" if is_there else "nobody", SimpleNamespace())
+    done = []
+    monkeypatch.setattr("os.system", done.append)
+    monkeypatch.setattr("os.chdir", done.append)
+    exec(COLAB.format("nbs/train"), {})
+    assert done == asked
 
 
 # ---- a whole site
