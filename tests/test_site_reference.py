@@ -150,19 +150,6 @@ def test_outputs_become_text(data, shown):
     assert out["data"] == {"text/markdown": shown}
 
 
-def test_the_course_in_one_file_is_without_exercises_plotting_and_other_languages():
-    nb = {"cells": [
-        cell("::: {.panel-tabset}\n\n## English\nHello.\n\n## 日本語\nこんにちは。\n\n:::\n\n## Then\nMore."),
-        cell("#| code-fold: true\nplot()", "code"),
-        cell("## Exercises\n\nHow."),
-        cell("**01.2 A**"),
-        cell("## After\n\nThe end."),
-    ]}
-    text = "\n".join("".join(c["source"]) for c in sr.essence(nb)["cells"])
-    assert "Hello." in text and "More." in text and "The end." in text and "#| echo: false\n#| code-fold" in text
-    assert "こんにちは" not in text and "How." not in text and "01.2" not in text
-
-
 # ---- Colab, where a notebook comes alone
 
 COLAB = """import os, sys
@@ -232,8 +219,6 @@ def test_llms_txt_lists_the_pages_in_the_order_of_the_sidebar(site):
     assert text.rstrip().endswith("- [日本語](https://toy.github.io/toy/languages/ja.html.md): 短く")
     assert "inner.html.md): In a folder of the lesson\n" in text
     assert "- [01 A lesson](https://toy.github.io/toy/toy.html.md): With everything" in text
-    full = (site / "llms-full.txt").read_text()
-    assert "# 01 A lesson" in full and "# Deeper" not in full and "Guess." not in full
 
 
 def test_the_notebook_of_a_lesson_can_be_downloaded(site):
@@ -263,10 +248,6 @@ def test_the_page_for_what_is_not_there_finds_its_files_from_everywhere(site, br
     assert ('</script><base href="/toy/404.html">' in browser.html(tmp_path / name)) == is_moved
 
 
-def test_what_is_missing_is_said(tmp_path):
+def test_a_link_to_a_source_without_a_line_is_said(tmp_path):
     (tmp_path / "page.html").write_text('<a href="https://host/blob/main/a.py#LNone">source</a>')
-    assert [*sr.check_reference(tmp_path)] == [
-        "page.html: has no Markdown beside it", "llms.txt is missing", "llms-full.txt is missing",
-        "sitemap.xml is missing",
-    ]
     assert check_site(tmp_path) == ["page.html: https://host/blob/main/a.py#LNone leads to no line"]
