@@ -16,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 
@@ -107,21 +109,38 @@ class Experiment:
             raise SystemExit(f'{self.file}: made with another {key}, {old.get(key)}; delete it, or give another --out')
         return old
 
-    def grid(self, recipe, jobs, make, summary=lambda runs: {}, growing=False, device=None, form=None):
+    def grid(self, recipe, jobs, make, summary=lambda runs: {}, growing=False, device=None, form=None, at_once=1):
         """The runs of a grid: `make(**job)` for each job, a dict of what tells it from the others. The file has the
         `recipe`, the `summary` of all runs, and the runs; it is written after each. Started again after an
-        interruption, a script goes on with what is missing."""
+        interruption, a script goes on with what is missing. Jobs may run `at_once`, each with one thread."""
+        if at_once > 1: one_thread()
         results = self.resumed({**self.where(device), **recipe, 'minutes': 0., 'cpu_minutes': 0., 'runs': []},
                                recipe, growing)
         runs, before = results.pop('runs'), results.copy()
         results.pop('left', None)
         missing = [job for job in jobs if not any(job.items() <= run.items() for run in runs)]
-        for left, job in reversed([*enumerate(reversed(missing))]):
-            runs.append(job | make(**job))
+        for left, run in zip(reversed(range(len(missing))), made(make, missing, at_once)):
+            runs.append(run)
             results |= spent(runs, before, self.minutes()) | summary(runs)
             self.save(results | ({'left': left} if left else {}) | {'runs': runs}, form)
             print(f'{left} left:', {key: value for key, value in runs[-1].items() if len(str(value)) < 80}, flush=True)
         return runs
+
+
+def one_thread():
+    import torch
+    torch.set_num_threads(1)  # processes that are forked inherit it
+
+
+def made(make, jobs, at_once):
+    "Each job with what it makes, as they end; several at once by a process each, begun in their order."
+    if at_once == 1: yield from (job | make(**job) for job in jobs)
+    else:
+        pool = ProcessPoolExecutor(at_once, get_context('fork'))
+        try:
+            job_of = {pool.submit(make, **job): job for job in jobs}
+            for done in as_completed(job_of): yield job_of[done] | done.result()
+        finally: pool.shutdown(cancel_futures=True)
 
 
 def spent(runs, before, now):
@@ -138,8 +157,8 @@ def git(*command):
 
 
 def commit():
-    "Of the tree of this script, with 'changed' if it is not quite that one; None outside git."
-    if not (ROOT/'.git').exists(): return None
+    "Of the tree of this script, with 'changed' if it is not quite that one; outside git what COMMIT says, or None."
+    if not (ROOT/'.git').exists(): return os.environ.get('COMMIT')
     with suppress(OSError):  # there is no git
         head = git('rev-parse', 'HEAD')
         changed = git('status', '--porcelain', '--untracked-files=no', '--', '.', ':!benchmarks/results')

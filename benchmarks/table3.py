@@ -2,6 +2,7 @@
 
     python benchmarks/table3.py                              # 20 rows, and 3 of our own: 40 minutes on one CPU core
     python benchmarks/table3.py --rows base C1 --seeds 5     # some rows, more seeds
+    python benchmarks/table3.py --at-once 14                 # on 14 cores
 
 Writes results/table3.json, which the lesson on variations reads. Each finished run is written at once; a second start
 goes on with what is missing, seed by seed, so that a table that was cut short is whole in its first seeds. Base, with
@@ -67,8 +68,8 @@ def n_seeds(row, seeds): return {'base': seeds + 2, 'big': 1}.get(row, seeds)
 
 
 def jobs(rows, seeds):
-    "The runs: seed by seed, the rows of the table and then those of our own; big at the end of its seed."
-    ordered = sorted((row for row in (*ROWS, *EXTRAS) if row in rows), key=lambda row: row == 'big')
+    "The runs: seed by seed; big, the longest, first in its seed, then the table's rows and then those of our own."
+    ordered = sorted((row for row in (*ROWS, *EXTRAS) if row in rows), key=lambda row: row != 'big')
     return [{'row': row, 'seed': seed} for seed in range(seeds + 2) for row in ordered if seed < n_seeds(row, seeds)]
 
 
@@ -79,6 +80,7 @@ def main(argv=None):
     option('--seeds', type=int, default=3, help="of every row but 'base', which has two more, and 'big', which has one")
     option('--steps', type=int, default=RECIPE['steps'],
            help="of every row but 'big', which takes three times as many")
+    option('--at-once', type=int, default=1, help='runs at the same time, each with one thread (1)')
     option('--device', default='auto')
     args = experiment.begin(argv, rows=['base', 'B1', 'untied', 'big'], seeds=1, steps=2, device='cpu')
     recipe = RECIPE | (TINY if args.tiny else {}) | {'steps': args.steps}
@@ -90,7 +92,7 @@ def main(argv=None):
                             'signature': runs[0]['signature']}
     experiment.grid({'recipe': recipe}, jobs(args.rows, args.seeds),
                     partial(one_run, recipe, corpus, *data, args.device), summary, growing=True,
-                    device=default_device(args.device))
+                    device=default_device(args.device), at_once=args.at_once)
 
 
 if __name__ == '__main__': main()

@@ -3,6 +3,7 @@ import json
 import os
 import runpy
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,33 @@ def test_a_growing_file_is_added_to_and_never_with_another_recipe(experiment):
     with pytest.raises(SystemExit, match='another recipe'): grid(experiment(), made, growing=True, recipe=4)
 
 
+def squared(n):
+    "In a process of its own, which says how many threads it has; where the file 'broken' lies, 2 breaks after another."
+    import torch
+    if n == 2 and Path('broken').exists():
+        while not Path('some.json').exists(): time.sleep(.01)
+        raise ValueError('broken')
+    return {'square': n*n, 'process': os.getpid(), 'threads': torch.get_num_threads()}
+
+
+def test_jobs_at_once_are_processes_and_each_is_kept(experiment, tmp_path, monkeypatch):
+    import torch
+    monkeypatch.chdir(tmp_path)
+    threads, jobs = torch.get_num_threads(), [{'n': n} for n in range(4)]
+    def start(): return experiment().grid({'recipe': 3}, jobs, squared, at_once=2)
+    try:
+        Path('broken').touch()
+        with pytest.raises(ValueError, match='broken'): start()
+        found = read(experiment())
+        assert 2 not in {run['n'] for run in found['runs']} and found['left'] == 4 - len(found['runs'])
+        Path('broken').unlink()
+        runs = start()
+    finally: torch.set_num_threads(threads)
+    assert sorted((run['n'], run['square']) for run in runs) == [(n, n*n) for n in range(4)]
+    assert {run['threads'] for run in runs} == {1} and os.getpid() not in {run['process'] for run in runs}
+    assert len(read(experiment())['runs']) == 4 and 'left' not in read(experiment())
+
+
 def test_tiny_has_other_defaults_and_never_writes_into_results(experiment, tmp_path):
     from common import RESULTS, Experiment
     assert experiment('--tiny', seeds=1).args.seeds == 1 and experiment(seeds=1).args.seeds == 3
@@ -171,6 +199,8 @@ def test_commit_is_none_outside_git(experiment, monkeypatch, tmp_path):
     import common
     monkeypatch.setattr(common, 'ROOT', tmp_path)
     assert experiment().about['commit'] is None
+    monkeypatch.setenv('COMMIT', 'the one that was copied')
+    assert experiment().about['commit'] == 'the one that was copied'
 
 
 def test_peers_have_versions_if_workers_import_them(experiment, monkeypatch):
