@@ -319,9 +319,11 @@ def serve(repetition_of, task):
 
 
 class Worker:
+    "A process of a script, with the library of the script's tree."
     def __init__(self, script, task):
         command = [sys.executable, '-W', 'ignore', script, 'worker', json.dumps(task)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        env = os.environ | {'PYTHONPATH': str(Path(script).resolve().parents[1])}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def answer(self):
         line = self.process.stdout.readline()
@@ -338,12 +340,12 @@ class Worker:
 
 
 @contextmanager
-def workers(names, script, task):
-    "Those that could be started and have warmed up, by name."
+def workers(tasks):
+    "Those that could be started and have warmed up, by name; `tasks` has of each the script and what it is told."
     found = {}
     try:
-        for name in names:
-            found[name] = Worker(script, {**task, 'name': name})
+        for name, (script, task) in tasks.items():
+            found[name] = Worker(script, task)
             try: found[name].answer()
             except RuntimeError as error:
                 print(f'{name} is left out: {error}', file=sys.stderr)
@@ -353,14 +355,19 @@ def workers(names, script, task):
         for worker in found.values(): worker.close()
 
 
-def interleaved(names, script, task, rounds, times=1, anew=False):
+def alike(names, script, task):
+    "The same task for workers of one script that differ in their names."
+    return {name: (script, task | {'name': name}) for name in names}
+
+
+def interleaved(tasks, rounds, times=1, anew=False):
     """The repetitions of every worker, by name: in a round each of them makes so many `times`, in random order. They
     live as long as all rounds; with `anew` each is started for a round."""
     rng = random.Random(0)
-    with workers([] if anew else names, script, task) as living:
-        found = {name: [] for name in (names if anew else living)}
+    with workers({} if anew else tasks) as living:
+        found = {name: [] for name in (tasks if anew else living)}
         for i, name in ((i, name) for i in range(rounds) for name in rng.sample(list(found), len(found))):
-            with workers([name], script, task) if anew else nullcontext(living) as here:
+            with workers({name: tasks[name]}) if anew else nullcontext(living) as here:
                 new = [here[name].repeat() for _ in range(times)] if name in here else []
             if not new:
                 del found[name]

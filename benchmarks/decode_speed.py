@@ -22,7 +22,7 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
-from common import (PEERS, Experiment, head, interleaved, machine, padded, random_ids, random_marian, serve,
+from common import (PEERS, Experiment, alike, head, interleaved, machine, padded, random_ids, random_marian, serve,
                     source_lengths, speed)
 
 SEARCHES, BATCHES, BEAM = ('greedy', 'beam'), ('1', '32', 'all'), 4
@@ -227,7 +227,7 @@ def cell(task, folder, only, repetitions, drawn):
     task = {**task, 'streams': min(task['threads'], len(batches))}
     wanted = [name for name in names(task['batch'], task['device'], task['streams']) if name.startswith(only)]
     sentences, tokens = sum(map(len, batches)), sum(len(batch)*tokens_asked(batch) for batch in batches)
-    found = interleaved(wanted, __file__, {**task, 'folder': folder, 'drawn': drawn}, repetitions)
+    found = interleaved(alike(wanted, __file__, {**task, 'folder': folder, 'drawn': drawn}), repetitions)
     rows = {name: speed(found[name], tokens) for name in found}
     for row in rows.values(): row['sentences_per_s'] = row['tokens_per_s']*sentences/tokens
     result = {**task, 'sentences': sentences, 'tokens': tokens, 'rows': rows}

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 import train_speed
-from common import Experiment, calm, head, interleaved, machine, random_ids, serve, source_lengths
+from common import Experiment, alike, calm, head, interleaved, machine, random_ids, serve, source_lengths
 from transformer_nb import core, optimizer
 from transformer_nb.data.batching import make_batch
 from transformer_nb.decode.search import beam_search, greedy
@@ -163,7 +163,7 @@ def main():
             task = {'preset': size, 'cfg': asdict(preset(size, vocab_size=vocab)), 'work': work, 'search': work,
                     'dtype': args.dtype, 'device': 'cpu', 'work_of': [vocab, args.batch_tokens, pairs],
                     'times': times if work.endswith(', 1') else 1}
-            found = report(f'{size}, {work}', interleaved(rows, __file__, task, args.rounds, times, anew=True))
+            found = report(f'{size}, {work}', interleaved(alike(rows, __file__, task), args.rounds, times, anew=True))
             result = {'hardware': machine(torch.device('cpu')), 'torch': torch.__version__, 'preset': size,
                       'work': work, 'dtype': args.dtype, 'rows': found}
             experiment.keep(result, 'hardware', 'preset', 'work', 'dtype', seeds=[7])

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from common import (Experiment, calm, clip, head, interleaved, machine, padded, random_ids, random_marian, serve,
+from common import (Experiment, alike, calm, clip, head, interleaved, machine, padded, random_ids, random_marian, serve,
                     source_lengths, speed)
 
 PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
@@ -213,7 +213,7 @@ def main():
     of_worker = {'pairs': 60 if args.tiny else 6000, 'product': 64 if args.tiny else 2048 if on_cpu else 8192}
     peers = PEERS if args.only is None else [name for name in PEERS if name in args.only.split(',')]
     names = ['matmul', 'ours', *['ours compiled']*args.compile, *peers]
-    answers = interleaved(names, __file__, task | of_worker, args.rounds, times=2, anew=True)
+    answers = interleaved(alike(names, __file__, task | of_worker), args.rounds, times=2, anew=True)
     if not {'matmul', 'ours'} <= answers.keys(): sys.exit('the matrix product or ours failed: nothing to compare')
     pairs = sum(work(args.preset, args.vocab, args.batch_tokens, of_worker['pairs']), [])*task['passes']
     src_lengths, tgt_lengths = ([len(side) + 1 for side in sides] for sides in zip(*pairs))  # with EOS
