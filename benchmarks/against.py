@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from common import ROOT, Experiment, head, interleaved, machine
+from common import ROOT, Experiment, interleaved, machine
 
 import decode_speed
 from transformer_nb.transformer import preset
@@ -72,14 +72,12 @@ def main():
     result = {'command': experiment.facts['command'], 'torch': torch.__version__,
               'hardware': machine(torch.device('cpu')), 'before': described(trees['before']), 'now': described(ROOT),
               'rows': {}}
-    head('before, s', 'now, s', 'speed, now ÷ before', 'memory, now ÷ before')
     with tempfile.TemporaryDirectory() as folder:
         for size in args.preset if 'decode_speed' in args.script else ():
             decode_speed.converted(asdict(preset(size, vocab_size=VOCAB)), 'relu', f'{folder}/{size}', False)
         for name, script, task in islice(rows(args.preset, args.dtype, args.script, folder, threads), FIRST):
             row = result['rows'][name] = compare(trees, script, task, args.rounds)
-            before, now = (median(row['seconds'][which]) for which in ('before', 'now'))
-            print(f"| {name} | {before:.3f} | {now:.3f} | {row['speed']:.3f} | {row['memory_ratio']:.3f} |", flush=True)
+            print(f"{name}: {row['speed']:.3f} times as fast, {row['memory_ratio']:.3f} of the memory", flush=True)
             experiment.keep(result, 'hardware', 'before', 'now', seeds=[7])
 
 

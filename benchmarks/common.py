@@ -373,7 +373,8 @@ def interleaved(tasks, rounds, times=1, anew=False):
                 del found[name]
                 continue
             found[name] += new
-            print(f'round {i + 1} of {rounds}: {name}:', *(f"{r['seconds']:.2f} s" for r in new), file=sys.stderr)
+            print(f'round {i + 1} of {rounds}: {name}:', *(f"{r['seconds']:.2f} s" for r in new),
+                  f"(others: {max(r['others'] for r in new):.2f} cores)", file=sys.stderr)
     return found
 
 

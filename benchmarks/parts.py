@@ -21,7 +21,8 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 import train_speed
-from common import Experiment, alike, calm, head, interleaved, machine, random_ids, serve, source_lengths
+from common import Experiment, alike, calm, interleaved, machine, random_ids, serve, source_lengths
+from render import table
 from transformer_nb import core, optimizer
 from transformer_nb.data.batching import make_batch
 from transformer_nb.decode.search import beam_search, greedy
@@ -138,11 +139,8 @@ def report(title, answers):
     found = {row: calm(repetitions) for row, repetitions in answers.items()}
     seconds = {row: median(r['seconds'] for r in repetitions) for row, repetitions in found.items()}
     memory = {row: median(r['memory'] for r in repetitions) for row, repetitions in answers.items()}
-    print(f'\n{title}\n')
-    head('time', 'memory')
-    for row in seconds:
-        ratios = ' | '.join(f"{of[row]/of['everything']:.2f}" for of in (seconds, memory))
-        print(f'| {row} | {ratios} |', flush=True)
+    ratios = [[row, *(f"{of[row]/of['everything']:.2f}" for of in (seconds, memory))] for row in seconds]
+    print(f"\n{title}\n\n{table(['', 'time', 'memory'], ratios)}", flush=True)
     return {row: {'time': seconds[row]/seconds['everything'], 'memory': memory[row]/memory['everything'],
                   'seconds': seconds[row], 'repetitions': found[row]} for row in seconds}
 
