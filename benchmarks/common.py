@@ -378,11 +378,6 @@ def interleaved(tasks, rounds, times=1, anew=False):
     return found
 
 
-def head(*columns):
-    "The first lines of a Markdown table; the column of names has no title."
-    print('| | ' + ' | '.join(columns) + ' |', '|---'*(len(columns) + 1) + '|', sep='\n')
-
-
 # Small pieces
 
 def descend(optimizer, loss, rate=None):

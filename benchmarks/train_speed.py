@@ -4,14 +4,17 @@
     python benchmarks/train_speed.py --preset base --dtype bfloat16 --json
 
 Every worker is a fresh process, and one computes at a time. A round starts each of them once, in random order, for a
-repetition that warms up and two that are timed, on the same batches. Method and columns: benchmarks/README.md
+repetition that warms up and two that are timed, on the same batches. With --here all of them are made in this process,
+one model after the other, and the file is written after each. Method and columns: benchmarks/README.md
 """
+import gc
 import json
 import math
 import os
 import random
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from statistics import median
@@ -20,8 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from common import (Experiment, alike, calm, clip, head, interleaved, machine, padded, random_ids, random_marian, serve,
-                    source_lengths, speed)
+import render
+from common import (Experiment, alike, calm, clip, interleaved, machine, padded, peak_of, random_ids, random_marian,
+                    serve, source_lengths, speed, timed)
 
 PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
 PAD, BOS, EOS = range(3)  # data.tokenizer's, which peers do not import: it would count as their memory
@@ -168,22 +172,21 @@ def repetition_of(task, stack):
 
 # The driver
 
-def report(result):
-    "A Markdown table; the ratios are ours, or ours compiled where that is faster, to each."
-    rows, speed = result['rows'], {name: row['tokens_per_s'] for name, row in result['rows'].items()}
-    best, peers = max(rows.keys() - PEERS, key=speed.get), [name for name in PEERS if name in rows]
-    print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}, "
-          f"{result['tokens']:,} target tokens a repetition; {result['hardware']}, torch {result['torch']}, "
-          f"matrix product {result['ceiling']/1e9:,.0f} GFLOP/s\n")
-    head('target tokens/s', 'lowest to highest', f'{best} ÷ it', 'utilisation', 'peak memory, GiB', 'others, cores')
-    for name, row in rows.items():
-        print(f"| {name} | {speed[name]:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} "
-              f"| {speed[best]/speed[name]:.2f} | {row['utilisation']:.0%} | {row['memory']/2**30:.2f} "
-              f"| {row['others']:.2f} |")
-    if not peers: return
-    fastest, leanest = max(peers, key=speed.get), min(peers, key=lambda name: rows[name]['memory'])
-    print(f"\n{best}: {speed[best]/speed[fastest]:.2f} times the speed of the fastest peer, {fastest}; "
-          f"{rows[best]['memory']/rows[leanest]['memory']:.2f} times the memory of the leanest, {leanest}")
+def here(names, task, times):
+    "In this process: yields the repetitions of all so far after each; no two models live at the same time."
+    found = {}
+    for name in names:
+        gc.collect()
+        if task['device'].startswith('cuda'):
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        try:
+            repetition = repetition_of(task | {'name': name}, ExitStack())
+            repetition()  # warms up
+            found[name] = [timed(repetition) | {'memory': peak_of(task['device'])} for _ in range(times)]
+        except Exception as error: print(f'{name} is left out: {type(error).__name__}: {error}', file=sys.stderr)
+        repetition = None  # nor its model
+        yield found
 
 
 def begun():
@@ -197,6 +200,7 @@ def begun():
     option('--batch-tokens', type=int, default=4096, help='padded target tokens of a batch (4096)')
     option('--passes', type=int, help='times that a repetition goes over its batches (CPU 1, GPU 20)')
     option('--compile', action='store_true', help='ours under torch.compile as well')
+    option('--here', action='store_true', help='all in this process: where a GPU is lent for minutes')
     option('--only', help='nothing but ours and these, comma-separated: Marian,torch.nn')
     return experiment, experiment.begin(preset='tiny', vocab=200, rounds=1, batch_tokens=256, device='cpu')
 
@@ -213,19 +217,22 @@ def main():
     of_worker = {'pairs': 60 if args.tiny else 6000, 'product': 64 if args.tiny else 2048 if on_cpu else 8192}
     peers = PEERS if args.only is None else [name for name in PEERS if name in args.only.split(',')]
     names = ['matmul', 'ours', *['ours compiled']*args.compile, *peers]
-    answers = interleaved(alike(names, __file__, task | of_worker), args.rounds, times=2, anew=True)
-    if not {'matmul', 'ours'} <= answers.keys(): sys.exit('the matrix product or ours failed: nothing to compare')
     pairs = sum(work(args.preset, args.vocab, args.batch_tokens, of_worker['pairs']), [])*task['passes']
     src_lengths, tgt_lengths = ([len(side) + 1 for side in sides] for sides in zip(*pairs))  # with EOS
     tokens, flops = sum(tgt_lengths), train_flops(cfg, src_lengths, tgt_lengths)
-    ceiling = median(r['flops'] for r in calm(answers.pop('matmul')))
-    rows = {name: speed(found, tokens) for name, found in answers.items()}
-    for row in rows.values(): row['utilisation'] = flops*row['tokens_per_s']/tokens/ceiling
-    result = {**task, 'hardware': machine(device), 'torch': torch.__version__, 'ceiling': ceiling, 'tokens': tokens,
-              'rows': rows}
-    report(result)
-    experiment.peers = ['transformers']*('Marian' in rows)
-    experiment.keep(result, 'hardware', 'preset', 'vocab', 'dtype', 'batch_tokens', seeds=[7])
+    if args.here: rounds = here(names, task | of_worker, 2*args.rounds)
+    else: rounds = [interleaved(alike(names, __file__, task | of_worker), args.rounds, times=2, anew=True)]
+    for answers in rounds:
+        if not {'matmul', 'ours'} <= answers.keys(): continue
+        ceiling = median(r['flops'] for r in calm(answers['matmul']))
+        rows = {name: speed(found, tokens) for name, found in answers.items() if name != 'matmul'}
+        for row in rows.values(): row['utilisation'] = flops*row['tokens_per_s']/tokens/ceiling
+        result = {**task, 'hardware': machine(device), 'torch': torch.__version__, 'ceiling': ceiling,
+                  'tokens': tokens, 'rows': rows}
+        experiment.peers = ['transformers']*('Marian' in rows)
+        experiment.keep(result, 'hardware', 'preset', 'vocab', 'dtype', 'batch_tokens', seeds=[7])
+    if not {'matmul', 'ours'} <= answers.keys(): sys.exit('the matrix product or ours failed: nothing to compare')
+    print(render.training_run(result))
 
 
 if __name__ == '__main__': serve(repetition_of, json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()

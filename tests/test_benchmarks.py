@@ -60,6 +60,13 @@ def check(found, script):
 def test_script_runs(script, tmp_path): check(tiny(script, tmp_path), script)
 
 
+@pytest.mark.slow
+def test_train_speed_in_one_process(tmp_path):
+    run, = tiny('train_speed', tmp_path, '--here').values()
+    assert {'ours', 'torch.nn'} <= set(run['rows']) and all(len(r['repetitions']) == 2 for r in run['rows'].values())
+    assert run['about']['commit'] and run['ceiling'] > 0
+
+
 @pytest.fixture
 def data(tmp_path):
     "A working directory with a few pairs and trees under the names that scripts look for."
