@@ -40,7 +40,7 @@ class Experiment:
     `asked` first, only with --json. With --tiny it writes elsewhere: those are no results.
     """
     def __init__(self, script, doc, asked=False):
-        self.name, self.began, self.goes_on = Path(script).stem, (time.perf_counter(), time.process_time()), None
+        self.name, self.began, self.goes_on = Path(script).stem, both_clocks(), None
         self.peers = ()  # what workers alone import
         self.parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
         self.option, file = self.parser.add_argument, RESULTS/f'{self.name}.json'
@@ -74,8 +74,7 @@ class Experiment:
 
     def minutes(self):
         "Since the start: by the clock, and of computing."
-        clock, cpu = (now - then for now, then in zip((time.perf_counter(), time.process_time()), self.began))
-        return {'minutes': round(clock/60, 1), 'cpu_minutes': round(cpu/60, 1)}
+        return minutes_since(self.began, 1)
 
     def where(self, device=None):
         "Command without its options, machine and torch, as every file of results has them."
@@ -90,12 +89,12 @@ class Experiment:
         results[', '.join(str(result[key]) for key in keys)] = result | {'about': self.about | facts}
         write(results, self.file)
 
-    def save(self, results, form=None):
+    def save(self, results):
         "Write the file as a whole; `continued` says by what a run was measured that a later start has added."
         mine = self.about
         if not self.goes_on: signed = {'about': mine}
         else: signed = {'continued': [*(a for a in results.get('continued', ()) if a['date'] != mine['date']), mine]}
-        if self.file: write(results | signed, self.file, form or indented)
+        if self.file: write(results | signed, self.file)
 
     def resumed(self, new, recipe=('recipe',), growing=True):
         """What is in the file already, or `new` where there is none; a file of another recipe is not added to. One that
@@ -109,20 +108,20 @@ class Experiment:
             raise SystemExit(f'{self.file}: made with another {key}, {old.get(key)}; delete it, or give another --out')
         return old
 
-    def grid(self, recipe, jobs, make, summary=lambda runs: {}, growing=False, device=None, form=None, at_once=1):
+    def grid(self, recipe, jobs, make, summary=lambda runs: {}, growing=False, device=None, at_once=1, into='runs'):
         """The runs of a grid: `make(**job)` for each job, a dict of what tells it from the others. The file has the
-        `recipe`, the `summary` of all runs, and the runs; it is written after each. Started again after an
-        interruption, a script goes on with what is missing. Jobs may run `at_once`, each with one thread."""
+        `recipe`, the `summary` of all runs, and the runs, a list under the name `into`; it is written after each.
+        Started again after an interruption, a script goes on with what is missing. Jobs may run `at_once`, each with
+        one thread."""
         if at_once > 1: one_thread()
-        results = self.resumed({**self.where(device), **recipe, 'minutes': 0., 'cpu_minutes': 0., 'runs': []},
-                               recipe, growing)
-        runs, before = results.pop('runs'), results.copy()
+        results = self.resumed({**self.where(device), **recipe, 'minutes': 0., 'cpu_minutes': 0.}, recipe, growing)
+        runs, before = results.pop(into, []), results.copy()
         results.pop('left', None)
         missing = [job for job in jobs if not any(job.items() <= run.items() for run in runs)]
         for left, run in zip(reversed(range(len(missing))), made(make, missing, at_once)):
             runs.append(run)
             results |= spent(runs, before, self.minutes()) | summary(runs)
-            self.save(results | ({'left': left} if left else {}) | {'runs': runs}, form)
+            self.save(results | ({'left': left} if left else {}) | {into: runs})
             print(f'{left} left:', {key: value for key, value in runs[-1].items() if len(str(value)) < 80}, flush=True)
         return runs
 
@@ -141,6 +140,20 @@ def made(make, jobs, at_once):
             job_of = {pool.submit(make, **job): job for job in jobs}
             for done in as_completed(job_of): yield job_of[done] | done.result()
         finally: pool.shutdown(cancel_futures=True)
+
+
+def both_clocks(): return time.perf_counter(), time.process_time()
+
+
+def minutes_since(began, digits):
+    clock, cpu = (now - then for now, then in zip(both_clocks(), began))
+    return {'minutes': round(clock/60, digits), 'cpu_minutes': round(cpu/60, digits)}
+
+
+def with_minutes(make, *args, **job):
+    "What a run has found, and what it took: by the clock, and of computing."
+    began = both_clocks()
+    return make(*args, **job) | minutes_since(began, 2)
 
 
 def spent(runs, before, now):
@@ -397,20 +410,14 @@ def rounded(found):
     return float(f'{found:.5g}') if isinstance(found, float) else found
 
 
-def indented(results): return json.dumps(results, ensure_ascii=False, indent=1)
-
-
 def lines(results):
-    "With one run per line."
-    return re.sub(r'\n {3,}|\n {2}(?=[\]}])', ' ', indented(results))
+    "JSON with one run per line."
+    return re.sub(r'\n {3,}|\n {2}(?=[\]}])', ' ', json.dumps(results, ensure_ascii=False, indent=1))
 
 
-def one_line(results): return json.dumps(results, ensure_ascii=False, separators=(',', ':'))
-
-
-def write(results, file, form=indented):
-    "Replace a file of results as a whole, so that nobody reads half of it; `form` makes the JSON."
+def write(results, file):
+    "Replace a file of results as a whole, so that nobody reads half of it."
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix('.part')
-    part.write_text(form(results) + '\n', encoding='utf-8')
+    part.write_text(lines(results) + '\n', encoding='utf-8')
     part.replace(file)

@@ -25,7 +25,7 @@ from time import perf_counter, sleep
 
 import psutil
 import render
-from common import ROOT, Experiment, cpu_name, lines, random_ids, rounded
+from common import ROOT, Experiment, cpu_name, random_ids, rounded
 
 sys.path.insert(0, str(ROOT/'tests'))
 from hosts import Host, Hosts, Run, run, why_not
@@ -229,7 +229,7 @@ def main():
         print(render.lost(results))
     if not experiment.file: return
     before = experiment.resumed({}, recipe=())
-    experiment.save(rounded(before | results), lines)
+    experiment.save(rounded(before | results))
 
 
 if __name__ == '__main__': main()

@@ -9,13 +9,12 @@ combinations of words. `minutes` are by the clock, `cpu_minutes` of computing (t
 """
 import math
 import statistics
-import time
 from functools import partial
 from itertools import islice
 
 import torch
 import torch.nn.functional as F
-from common import Experiment, descend, digest, few, seeds
+from common import Experiment, descend, digest, few, seeds, with_minutes
 
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.data.batching import Batches, encode_pairs
@@ -56,7 +55,6 @@ def validate(model, pairs):
 
 
 def one_run(corpus, tokenizer, steps, device, smoothing, seed):
-    start, cpu = time.perf_counter(), time.process_time()
     seed_everything(seed)
     cfg = preset(RECIPE['preset'], vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'], dropout=RECIPE['dropout'],
         label_smoothing=smoothing)
@@ -68,8 +66,6 @@ def one_run(corpus, tokenizer, steps, device, smoothing, seed):
         src, ref = zip(*corpus[name].pairs)
         bleu = score(Translator(model, tokenizer).translate(list(src)), list(ref))['BLEU']
         found |= {f'bleu_{name}': bleu['score'], 'signature': bleu['signature']}
-    found['minutes'] = round((time.perf_counter() - start)/60, 2)
-    found['cpu_minutes'] = round((time.process_time() - cpu)/60, 2)
     return found
 
 
@@ -99,7 +95,7 @@ def main():
     runs = experiment.grid(
         {'recipe': RECIPE, 'steps': args.steps, 'seeds': seeds(args)},
         [{'smoothing': smoothing, 'seed': seed} for seed in seeds(args) for smoothing in args.smoothing],
-        partial(one_run, corpus, tokenizer, args.steps, device),
+        partial(with_minutes, one_run, corpus, tokenizer, args.steps, device),
         lambda runs: {'signature': runs[0]['signature'], 'means': means(runs)}, device=device)
     for row in means(runs):
         print('  '.join(f'{k} {v:.3f}' if isinstance(v, float) else f'{k} {v}' for k, v in row.items()))

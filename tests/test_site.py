@@ -200,18 +200,6 @@ def test_an_exercise_that_a_lesson_does_not_show_once_is_refused(text):
         course.mark_lesson([cell(text)], ["01.1", "01.2"], {})
 
 
-def fold(text):
-    return f"<details><summary>{text}</summary>\n\nx\n\n</details>\n\n"
-
-
-def test_the_hints_of_an_exercise_are_numbered():
-    hint, solution = fold("Hint"), fold("Solution")
-    text = f"**01.1 A**\n\n{2*hint}{solution}**01.2 B**\n\n{hint}{solution}**9.** C\n\n{3*hint}"
-    course.mark_lesson(cells := [cell(text)], [], {})
-    found = re.findall("<summary>(.*?)</summary>", cells[0]["source"])
-    assert found == ["Hint 1", "Hint 2", "Solution", "Hint", "Solution", "Hint 1", "Hint 2", "Hint 3"]
-
-
 def result(text):
     return [{"output_type": "execute_result", "data": {"text/plain": [text]}, "metadata": {}, "execution_count": 1}]
 
@@ -232,19 +220,6 @@ def test_stubs_are_found_as_the_notebooks_have_them():
         course.mark_lesson(cells, [], {})
         assert "○ nothing" not in json.dumps([c.get("outputs", "") for c in cells], ensure_ascii=False), path.name
     assert seen > 30
-
-
-def test_the_same_folder_gives_the_same_zip(tmp_path):
-    files = {"START.md": "Begin", "b/c.py": "1", "__pycache__/d.pyc": "x", "b/__pycache__/e.pyc": "x"}
-    for number in "12":
-        for name, text in (reversed(files.items()) if number == "2" else files.items()):
-            path = tmp_path / number / "blank" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            os.utime(path, (10**9 * int(number),) * 2)
-        course.zip_folder(tmp_path / number / "blank", tmp_path / f"{number}.zip")
-    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
-    assert zipfile.ZipFile(tmp_path / "1.zip").namelist() == ["blank/START.md", "blank/b/c.py"]
 
 
 def test_table_columns_get_their_language():

@@ -15,7 +15,7 @@ import site_reference as sr  # noqa: E402
 from notebooks import GROUND, read, text_of  # noqa: E402
 from site_checks import PageFacts, check_site  # noqa: E402
 from site_map import LESSONS, LIT, figure_map  # noqa: E402
-from test_site import build, cell, toy_project  # noqa: E402
+from test_site import build, toy_project  # noqa: E402
 
 CFG = SimpleNamespace(doc_url="https://toy.github.io/toy/", user="toy", repo="toy", branch="main",
                       nbs_path=TOOLS.parent/"nbs", lib_path=TOOLS.parent/"transformer_nb",
