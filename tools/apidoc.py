@@ -111,7 +111,7 @@ class exec_in_module(exec_show_docs):
 
 
 def has_entry(name):
-    "Whether a name of the library stands in the API: a lesson does not show what it exports for others, or keeps private."
+    "Whether a name of the library is in the API: what a lesson exports for others only, or keeps private, is not."
     _, file, _ = NbdevLookup()[name]
     return name in import_module(file.removesuffix(".py").replace("/", ".")).__all__
 
