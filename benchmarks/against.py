@@ -17,7 +17,8 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from common import ROOT, Experiment, interleaved, machine
+from common import ROOT, Experiment, machine
+from workers import interleaved
 
 import decode_speed
 from transformer_nb.transformer import preset

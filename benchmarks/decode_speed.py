@@ -23,8 +23,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import render
-from common import (PEERS, Experiment, alike, interleaved, machine, padded, random_ids, random_marian, serve,
-                    source_lengths, speed)
+from common import PEERS, Experiment, machine
+from workers import alike, interleaved, padded, random_ids, random_marian, serve, source_lengths, speed
 
 SEARCHES, BATCHES, BEAM = ('greedy', 'beam'), ('1', '32', 'all'), 4
 OPUS_VOCAB = 58_101  # pieces of opus-mt-en-de

@@ -25,7 +25,8 @@ from time import perf_counter, sleep
 
 import psutil
 import render
-from common import ROOT, Experiment, cpu_name, random_ids, rounded
+from common import ROOT, Experiment, cpu_name, rounded
+from workers import random_ids
 
 sys.path.insert(0, str(ROOT/'tests'))
 from hosts import Host, Hosts, Run, run, why_not

@@ -20,8 +20,9 @@ import torch.nn.functional as F
 
 import decode_speed
 import train_speed
-from common import Experiment, calm, interleaved, machine, serve
+from common import Experiment, machine
 from render import table
+from workers import calm, interleaved, serve
 from transformer_nb import core, optimizer
 from transformer_nb.parts import exchange, inference, kernels, packing
 from transformer_nb.regularization import smoothed_loss

@@ -24,8 +24,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import render
-from common import (Experiment, alike, calm, clip, interleaved, machine, padded, peak_of, random_ids, random_marian,
-                    serve, source_lengths, speed, timed)
+from common import Experiment, machine
+from workers import (alike, calm, clip, interleaved, padded, peak_of, random_ids, random_marian, serve, source_lengths,
+                     speed, timed)
 
 PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
 PAD, BOS, EOS = range(3)  # data.tokenizer's, which peers do not import: it would count as their memory
