@@ -235,6 +235,7 @@ def show(sym):
 
 def signs(
     ids:list, # With </s>
+    pad=None, # Their end
 ):
     "Give <unk> or `<s>`."
 
@@ -242,7 +243,7 @@ def signs(
 def test_signs_in_angle_brackets_are_text():
     "A browser would take `</s>` for markup and show nothing."
     assert "*Give &lt;unk> or `<s>`.*" in show(signs)
-    assert "    ids:list, # With </s>\n" in show(signs)  # inside the signature, which is code
+    assert "    ids:list, # With </s>\n    pad=None, # Their end\n" in show(signs)  # in the signature, which is code
 
 
 @pytest.mark.parametrize("code, linked", [

@@ -30,7 +30,7 @@ class Entry(nbdev.showdoc.BasicMarkdownRenderer):
         self.docs = self.docs and MARKUP.sub(lambda m: m[1] or "&lt;", self.docs)  # code is left as it is
 
     def _repr_markdown_(self):
-        text = super()._repr_markdown_()
+        text = super()._repr_markdown_().replace(":NoneType=None", "=None")  # what nbdev takes a bare default to say
         if getattr(self.sym, "__init__", None) is object.__init__:  # a mere record, such as a task, is not made
             text = text.replace(f"```python\n{self.dm}\n```\n\n", "")
         return text.replace("#LNone", f"#L{line_of(self.fn)}", 1) if "#LNone" in text else text
