@@ -31,7 +31,8 @@ def table(head, rows):
 def digits(value, count):
     "A number with so many significant digits."
     value = float(f'{value:.{count - 1}e}')
-    return f'{value:,.{max(0, count - 1 - floor(log10(value)))}f}'
+    before = floor(log10(abs(value))) if value else 0
+    return f'{value:,.{max(0, count - 1 - before)}f}'
 
 
 def ranged(values, middle=None):
