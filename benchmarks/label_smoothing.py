@@ -9,12 +9,12 @@ combinations of words. `minutes` are by the clock, `cpu_minutes` of computing (t
 """
 import math
 import statistics
+import tempfile
 from functools import partial
-from itertools import islice
 
 import torch
 import torch.nn.functional as F
-from common import Experiment, descend, digest, few, seeds, with_minutes
+from common import Experiment, digest, few, seeds, with_minutes
 
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.data.batching import Batches, encode_pairs
@@ -22,21 +22,12 @@ from transformer_nb.data.corpora import load_corpus
 from transformer_nb.data.tokenizer import PAD, train_tokenizer
 from transformer_nb.decode.evaluation import score
 from transformer_nb.decode.translator import Translator
-from transformer_nb.optimizer import adam, lrate
-from transformer_nb.train.trainer import batch_loss, with_fast_parts
+from transformer_nb.experiments.variations import train_row
+from transformer_nb.train.trainer import TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'batch_tokens': 1536, 'warmup': 200,
           'lr_factor': .8, 'corpus_size': 40_000}
-
-
-def train(model, pairs, steps, seed):
-    optimizer, device = adam(with_fast_parts(model)), next(model.parameters()).device
-    batches = Batches(pairs, RECIPE['batch_tokens'], seed)
-    for i, (_, rows) in enumerate(islice(batches.micro_batches(), steps), 1):
-        loss, _ = batch_loss(model, batches.collate(rows).to(device))
-        descend(optimizer, loss, lrate(i, model.cfg.d_model, RECIPE['warmup'], RECIPE['lr_factor']))
-        if i % 100 == 0: print(f'  step {i:,}  loss {loss.item():.3f}', flush=True)
 
 
 @torch.no_grad()
@@ -58,9 +49,11 @@ def one_run(corpus, tokenizer, steps, device, smoothing, seed):
     seed_everything(seed)
     cfg = preset(RECIPE['preset'], vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'], dropout=RECIPE['dropout'],
         label_smoothing=smoothing)
-    model = Transformer(cfg).to(device)
+    model = Transformer(cfg)
     encode = lambda name: encode_pairs(tokenizer, corpus[name], model.cfg.max_len)
-    train(model.train(), encode('train'), steps, seed)
+    settings = TrainingConfig(steps=steps, batch_tokens=RECIPE['batch_tokens'], warmup=RECIPE['warmup'],
+                              lr_scale=RECIPE['lr_factor'], seed=seed, device=str(device))
+    train_row(model, encode('train'), encode('val'), settings, tempfile.gettempdir())
     found = validate(model.eval(), encode('val'))
     for name in corpus.tests:
         src, ref = zip(*corpus[name].pairs)
