@@ -3,6 +3,7 @@ import base64
 import json
 import re
 import sys
+from html import unescape
 from io import BytesIO
 
 import pytest
@@ -11,7 +12,7 @@ from PIL import Image, ImageChops
 
 sys.path.insert(0, str(ROOT / "tools"))
 pytest.importorskip("smalldocs")
-from site_figures import MOST, check_figures, pictures_as_files
+from site_figures import MOST, check_figures, fewer_tags, pictures_as_files
 from smalldocs.notebook import cell_options
 from test_site import TOY, build, cell, toy_project
 
@@ -56,6 +57,20 @@ def test_the_first_picture_of_a_page_is_loaded_at_once(tmp_path):
 def test_figures_have_a_hundred_dots_to_the_inch(tmp_path, about, size):
     html = pictures_as_files(image(png("red", **about)), tmp_path, "")
     assert 'width="{}" height="{}"'.format(*size) in html
+
+
+# ---- code
+
+CODE = ('<code class="sourceCode python">f(<span class="st">&#x27;</span><span class="st">a &lt; &quot;b&quot;</span>'
+        '<span class="st">&#x27;</span>, <a title="&quot;c&quot;" href="c">c</a><span class="op">+</span>1)</code>')
+
+
+def test_code_with_fewer_tags_is_the_same_code():
+    code = fewer_tags(CODE)
+    def text(html): return unescape(re.sub("<[^>]*>", "", html))
+    assert text(code) == text(CODE) == """f('a < "b"', c+1)"""
+    assert """<span class="st">'a &lt; "b"'</span>""" in code
+    assert '<a title="&quot;c&quot;" href="c">' in code and '<span class="op">+</span>' in code
 
 
 # ---- what is refused

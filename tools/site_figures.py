@@ -1,4 +1,4 @@
-"""What makes the pages light: pictures become files, each once, which load when they come near.
+"""What makes the pages light: pictures become files, each once, which load when they come near; code takes fewer tags.
 And what must hold of them: every picture has a text for those who do not see it, no page is heavy."""
 import base64
 import re
@@ -11,15 +11,19 @@ from PIL import Image
 MOST = 300_000  # bytes of HTML in a page
 IMAGE = re.compile(r"<img\b[^>]*>")
 INSIDE = re.compile(r'src="data:image/png;base64,([^"]+)"')
+CODE = re.compile(r'<code class="sourceCode.*?</code>', re.S)
+SAME = re.compile(r'<span class="(\w+)">[^<]*</span>(?:<span class="\1">[^<]*</span>)+')
+QUOTE = re.compile(r"(?<=>)[^<]*&(?:#x27|quot);[^<]*")
 
 
 def lighten(out):
-    "Take the pictures out of all pages of a site."
+    "Take the pictures out of all pages of a site, and tags out of their code."
     folder = out / "figures"
     folder.mkdir()
     for path in out.rglob("*.html"):
         to_root = "../" * (len(path.relative_to(out).parts) - 1)
-        path.write_text(pictures_as_files(path.read_text(), folder, to_root))
+        html = pictures_as_files(path.read_text(), folder, to_root)
+        path.write_text(CODE.sub(lambda m: fewer_tags(m[0]), html))
 
 
 # ---- pictures
@@ -45,6 +49,14 @@ def write_picture(png, folder):
     dots, _ = picture.info.get("dpi", (100, 100))
     finer = max(1, dots / 100)  # a figure has 100 dots to the inch; notebooks draw it finer, for fine screens
     return name, *(round(n / finer) for n in picture.size)
+
+
+# ---- code
+
+def fewer_tags(code):
+    "Neighbours of one colour share a tag, and quotation marks in the text stand for themselves."
+    code = SAME.sub(lambda m: f'<span class="{m[1]}">{re.sub("<[^>]*>", "", m[0])}</span>', code)
+    return QUOTE.sub(lambda m: m[0].replace("&#x27;", "'").replace("&quot;", '"'), code)
 
 
 # ---- checks
