@@ -38,7 +38,6 @@ demo: .venv/library
 	$(BIN)/tnb-demo --out $(OUT)
 
 export: .venv/ready
-	$(BIN)/python tools/build_colab.py
 	$(BIN)/nbdev-export
 	$(BIN)/python tools/build_exercises.py
 	$(BIN)/python tools/build_glossary.py

@@ -15,7 +15,7 @@ results/ablations.json, which the lesson on norms reads.
 """
 import torch
 import torch.nn.functional as F
-from common import Experiment, descend, lines, rounded, seeds
+from common import Experiment, descend, rounded, seeds
 from torch import nn
 
 from transformer_nb.optimizer import lrate
@@ -142,7 +142,7 @@ def main():
             for name, start in work for rate in RATES for seed in seeds(args)]
     base = [at_start(norm, start, seed) for norm in NORMS for start in ('PyTorch', 'Xavier') for seed in seeds(args)]
     recipe = {'steps': STEPS, 'rates': RATES, 'seeds': seeds(args)}
-    experiment.grid(recipe, jobs, run, lambda runs: {'start': base}, form=lines)
+    experiment.grid(recipe, jobs, run, lambda runs: {'start': base})
 
 
 if __name__ == '__main__': main()

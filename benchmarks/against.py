@@ -8,91 +8,47 @@ For every row each tree has a process of its own, with its own library; in a rou
 order. So a machine that is slow for a minute is slow for both. The ratio of a row is the median of its rounds', above 1
 where this tree is faster. Peers are not measured. Method: benchmarks/README.md
 """
-import json
 import os
-import random
 import subprocess
-import sys
 import tempfile
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from itertools import islice, product
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 
-ROOT = Path(__file__).parents[1]
+import torch
+from common import ROOT, Experiment, machine
+from workers import interleaved
+
+import decode_speed
+from transformer_nb.transformer import preset
+
 VOCAB, BATCH_TOKENS, FIRST = 10_000, 4096, None
 
 
-# A worker: this script started with `serve TREE TASK`
-
-def repetition_of(task, stack):
-    "One repetition of the tree's own benchmark, as a function."
-    import torch
-    if 'search' in task:
-        from decode_speed import decoding
-        return decoding(task, stack)
-    from train_speed import training
-
-    from transformer_nb.transformer import preset
-    torch.manual_seed(7)
-    return training({**task, 'cfg': asdict(preset(task['preset'], vocab_size=task['vocab']))}, torch.device('cpu'))
-
-
-def serve(tree, task):
-    "One repetition for every line that comes in; the answer is its seconds, and the peak of memory so far."
-    sys.path[:0] = [tree, f'{tree}/benchmarks']  # before anything of this tree is imported
-    from common import peak_memory
-    with ExitStack() as stack:
-        repetition = repetition_of(task, stack)
-        repetition()  # warms up
-        print('ready', flush=True)
-        for _ in sys.stdin:
-            start = perf_counter()
-            repetition()
-            print(perf_counter() - start, peak_memory(), flush=True)
-
-
-@contextmanager
-def worker(tree, task):
-    "A function that lets a process of the tree make one repetition."
-    command = [sys.executable, '-W', 'ignore', __file__, 'serve', str(tree), json.dumps(task)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
-        if process.stdout.readline() != 'ready\n': raise SystemExit(f'{tree}: cannot measure {task}')
-        def repeat():
-            process.stdin.write('once more\n')
-            return tuple(map(float, process.stdout.readline().split()))
-        yield repeat
-
-
-# The driver
-
 def rows(presets, dtypes, scripts, folder, threads):
-    "What is measured: a name, and what a worker is told."
-    import decode_speed
+    "What is measured: a name, the script, and what its worker is told."
     common = {'vocab': VOCAB, 'device': 'cpu', 'threads': threads, 'streams': threads}
-    for preset, dtype in product(presets, dtypes):
-        task = {**common, 'preset': preset, 'dtype': dtype, 'folder': f'{folder}/{preset}'}
+    for size, dtype in product(presets, dtypes):
+        cfg = asdict(preset(size, vocab_size=VOCAB))
+        task = {**common, 'preset': size, 'dtype': dtype, 'folder': f'{folder}/{size}'}
         if 'train_speed' in scripts:
-            yield f'{preset}, {dtype}, training', {**task, 'name': 'ours', 'batch_tokens': BATCH_TOKENS, 'passes': 1}
+            yield f'{size}, {dtype}, training', 'train_speed', {
+                **task, 'name': 'ours', 'cfg': cfg, 'batch_tokens': BATCH_TOKENS, 'passes': 1}
         if 'decode_speed' not in scripts: continue
         for search, batch in product(decode_speed.SEARCHES, decode_speed.BATCHES):
             for name in decode_speed.names(batch, 'cpu', threads):
                 if not name.startswith('ours') or 'int8' in name and dtype != 'float32': continue
-                yield f'{preset}, {dtype}, {search}, {batch}, {name}', {
+                yield f'{size}, {dtype}, {search}, {batch}, {name}', 'decode_speed', {
                     **task, 'search': search, 'batch': batch, 'name': name}
 
 
-def compare(trees, task, rounds):
-    "Seconds and memory of both trees, and the ratios."
-    rng, found = random.Random(0), {which: [] for which in trees}
-    with ExitStack() as stack:
-        workers = {which: stack.enter_context(worker(tree, task)) for which, tree in trees.items()}
-        for _ in range(rounds):
-            for which in rng.sample([*workers], 2): found[which].append(workers[which]())
-    seconds = {which: [s for s, _ in repetitions] for which, repetitions in found.items()}
-    memory = {which: max(m for _, m in repetitions) for which, repetitions in found.items()}
+def compare(trees, script, task, rounds):
+    "Seconds and memory of both trees, and the ratios; each works with its own library and its own script."
+    found = interleaved({which: (tree/'benchmarks'/f'{script}.py', task) for which, tree in trees.items()}, rounds)
+    if len(found) < len(trees): raise SystemExit(f'cannot measure {task}')
+    seconds = {which: [r['seconds'] for r in repetitions] for which, repetitions in found.items()}
+    memory = {which: max(r['memory'] for r in repetitions) for which, repetitions in found.items()}
     return {'seconds': seconds, 'memory': memory, 'memory_ratio': memory['now']/memory['before'],
             'speed': median(b/n for b, n in zip(seconds['before'], seconds['now']))}
 
@@ -103,11 +59,6 @@ def described(tree):
 
 
 def main():
-    import decode_speed
-    import torch
-    from common import Experiment, head, machine
-
-    from transformer_nb.transformer import preset
     experiment = Experiment(__file__, __doc__, asked=True)
     option = experiment.option
     option('other', type=Path, help='a checkout of the other commit')
@@ -122,15 +73,13 @@ def main():
     result = {'command': experiment.facts['command'], 'torch': torch.__version__,
               'hardware': machine(torch.device('cpu')), 'before': described(trees['before']), 'now': described(ROOT),
               'rows': {}}
-    head('before, s', 'now, s', 'speed, now ÷ before', 'memory, now ÷ before')
     with tempfile.TemporaryDirectory() as folder:
         for size in args.preset if 'decode_speed' in args.script else ():
             decode_speed.converted(asdict(preset(size, vocab_size=VOCAB)), 'relu', f'{folder}/{size}', False)
-        for name, task in islice(rows(args.preset, args.dtype, args.script, folder, threads), FIRST):
-            row = result['rows'][name] = compare(trees, task, args.rounds)
-            before, now = (median(row['seconds'][which]) for which in ('before', 'now'))
-            print(f"| {name} | {before:.3f} | {now:.3f} | {row['speed']:.3f} | {row['memory_ratio']:.3f} |", flush=True)
+        for name, script, task in islice(rows(args.preset, args.dtype, args.script, folder, threads), FIRST):
+            row = result['rows'][name] = compare(trees, script, task, args.rounds)
+            print(f"{name}: {row['speed']:.3f} times as fast, {row['memory_ratio']:.3f} of the memory", flush=True)
             experiment.keep(result, 'hardware', 'before', 'now', seeds=[7])
 
 
-if __name__ == '__main__': serve(sys.argv[2], json.loads(sys.argv[3])) if sys.argv[1:2] == ['serve'] else main()
+if __name__ == '__main__': main()

@@ -16,7 +16,7 @@ from itertools import combinations, count
 from statistics import mean
 
 import torch
-from common import Experiment, cpu_name, digest, one_line
+from common import Experiment, cpu_name, digest
 
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.decode.evaluation import score
@@ -242,7 +242,7 @@ def main():
     result['examples'] = examples_of(translator, cases, test)
     result['untrained'] = untrained(translator, test, cases, (0,) if args.tiny else (0, 1, 2))
     experiment.facts |= experiment.minutes()
-    experiment.save(result, one_line)
+    experiment.save(result)
     print(f"{experiment.file}: {experiment.file.stat().st_size//1000} kB, {experiment.about}")
 
 

@@ -10,7 +10,7 @@ the recipe of table3.py. Writes results/averaging.json; each finished run is wri
 from functools import partial
 
 import table3
-from common import Experiment, digest
+from common import Experiment, digest, with_minutes
 
 from transformer_nb.core import default_device
 
@@ -36,8 +36,9 @@ def main(argv=None):
     recipe = table3.RECIPE | (table3.TINY if args.tiny else {}) | {'steps': args.steps, 'lr_factor': [*rates]}
     data = table3.prepare(recipe, args.tiny)
     experiment.facts['corpus'] = digest(data[0])
-    grid = lambda jobs: experiment.grid({'recipe': recipe}, jobs, partial(one_run, recipe, data, args.device),
-                                        growing=True, device=default_device(args.device))
+    make = partial(with_minutes, one_run, recipe, data, args.device)
+    grid = lambda jobs: experiment.grid({'recipe': recipe}, jobs, make, growing=True,
+                                        device=default_device(args.device))
     runs = grid([{'row': row, 'rate': rate, 'seed': 0} for rate in rates for row in ROWS])
     grid([{'row': row, 'rate': best_rate(runs, row, 0), 'seed': seed} for seed in range(1, args.seeds) for row in ROWS])
 

@@ -11,8 +11,8 @@ writes no checksums, and waits for the disk (`fsync`) only if told to; here it i
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 
+import render
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -84,11 +84,7 @@ def main():
     dist.init_process_group('gloo', init_method='tcp://127.0.0.1:29611', rank=0, world_size=1)  # async_save wants one
     for name in args.presets:
         row = measure(name, args.rounds)
-        print(f"{name}: {row['bytes']/1e9:.2f} GB on {row['on']}")
-        ours = median(row['ways']['ours']['stall_s'])
-        for way, found in row['ways'].items():
-            stall, written = median(found['stall_s']), median(found['written_s'])
-            print(f'  {way:15} stall {stall:7.2f} s ({stall/ours:5.2f} of ours)   written after {written:7.2f} s')
+        print(render.checkpoints({name: row}))
         experiment.keep(row, 'name')
     dist.destroy_process_group()
 

@@ -22,8 +22,9 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
-from common import (PEERS, Experiment, head, interleaved, machine, padded, random_ids, random_marian, serve,
-                    source_lengths, speed)
+import render
+from common import PEERS, Experiment, machine
+from workers import alike, interleaved, padded, random_ids, random_marian, serve, source_lengths, speed
 
 SEARCHES, BATCHES, BEAM = ('greedy', 'beam'), ('1', '32', 'all'), 4
 OPUS_VOCAB = 58_101  # pieces of opus-mt-en-de
@@ -183,37 +184,6 @@ def decoding(task, stack):
 
 # The driver
 
-def ratio(result, name):
-    "To Marian; none if Marian was left out."
-    rows = result['rows']
-    if name not in rows or 'Marian' not in rows: return ''
-    return f"{rows[name]['tokens_per_s']/rows['Marian']['tokens_per_s']:.2f}"
-
-
-def title(result):
-    batch = result['batch'].replace('all', 'all 200 in batches of 32')
-    return f"{result['search'].replace('beam', f'beam {BEAM}')}, {batch}"
-
-
-def report(result):
-    print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}; batch: {title(result)}; "
-          f"{result['sentences']} sentences, {result['tokens']:,} tokens a repetition; {result['hardware']}, "
-          f"torch {result['versions']['torch']}\n")
-    head('sentences/s', 'tokens/s', 'lowest to highest', 'it ÷ Marian', 'peak memory, MiB', 'others, cores')
-    for name, row in result['rows'].items():
-        print(f"| {name} | {row['sentences_per_s']:,.1f} | {row['tokens_per_s']:,.0f} "
-              f"| {row['lowest']:,.0f} to {row['highest']:,.0f} | {ratio(result, name)} "
-              f"| {row['memory']/2**20:,.0f} | {row['others']:.2f} |", flush=True)
-
-
-def overview(results):
-    "All ratios in one table."
-    print('\nSpeed ÷ Marian:\n')
-    head(*map(title, results))
-    for name in dict.fromkeys(name for result in results for name in result['rows']):
-        print(f'| {name} | ' + ' | '.join(ratio(result, name) for result in results) + ' |')
-
-
 def converted(*args):
     "`convert` in a process of its own."
     process = get_context('spawn').Process(target=convert, args=args)
@@ -222,17 +192,14 @@ def converted(*args):
 
 
 def cell(task, folder, only, repetitions, drawn):
-    "One search with one size of batch: the results of everyone, reported."
+    "One search with one size of batch: the results of everyone."
     batches = work(task['preset'], task['vocab'], task['batch'], drawn)
     task = {**task, 'streams': min(task['threads'], len(batches))}
     wanted = [name for name in names(task['batch'], task['device'], task['streams']) if name.startswith(only)]
     sentences, tokens = sum(map(len, batches)), sum(len(batch)*tokens_asked(batch) for batch in batches)
-    found = interleaved(wanted, __file__, {**task, 'folder': folder, 'drawn': drawn}, repetitions)
+    found = interleaved(alike(wanted, __file__, {**task, 'folder': folder, 'drawn': drawn}), repetitions)
     rows = {name: speed(found[name], tokens) for name in found}
-    for row in rows.values(): row['sentences_per_s'] = row['tokens_per_s']*sentences/tokens
-    result = {**task, 'sentences': sentences, 'tokens': tokens, 'rows': rows}
-    report(result)
-    return result
+    return {**task, 'sentences': sentences, 'tokens': tokens, 'rows': rows}
 
 
 def begun():
@@ -275,7 +242,7 @@ def main():
             task |= {'search': search, 'batch': batch}
             results.append(cell(task, folder, only, args.repetitions, 4 if args.tiny else 200))
             experiment.keep(results[-1], 'hardware', 'preset', 'vocab', 'dtype', 'search', 'batch', seeds=[7])
-    overview(results)
+            print(render.decoding(results), flush=True)
 
 
 if __name__ == '__main__': serve(decoding, json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()

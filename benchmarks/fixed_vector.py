@@ -15,13 +15,12 @@ each length; counted are the words that are `right`, at their position, and thos
 results/fixed_vector.json, which nbs/further/fixed_vector.ipynb reads. `cpu_minutes` are of computing, training and
 search together.
 """
-import time
 from collections import Counter
 from functools import partial
 
 import torch
 import torch.nn.functional as F
-from common import Experiment, descend
+from common import Experiment, descend, with_minutes
 
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.data.tokenizer import BOS, EOS, PAD, UNK
@@ -118,7 +117,6 @@ def example(model, length):
 
 def one_run(device, model, state, lr_factor, seed):
     "Train a model, and measure at each mark."
-    cpu = time.process_time()
     seed_everything(seed)
     model, generator, done = build(model, state).to(device), torch.Generator().manual_seed(seed), 0
     optimizer, right, kept = adam(model), {}, {}
@@ -127,8 +125,7 @@ def one_run(device, model, state, lr_factor, seed):
         right[mark], kept[mark] = zip(*(score(model, length) for length in RECIPE['lengths']))
         done = mark
     return {'weights': sum(p.numel() for p in model.parameters()), 'right': right, 'kept': kept,
-            'examples': [example(model, length) for length in EXAMPLES],
-            'cpu_minutes': round((time.process_time() - cpu)/60, 2)}
+            'examples': [example(model, length) for length in EXAMPLES]}
 
 
 def main():
@@ -142,7 +139,7 @@ def main():
     experiment.facts['seeds'] = list(range(most))
     jobs = [{'model': name, 'state': state, 'lr_factor': factor, 'seed': seed}
             for name, state, factor, seeds in RUNS for seed in range(seeds)]
-    experiment.grid({'recipe': RECIPE}, jobs, partial(one_run, device), device=device)
+    experiment.grid({'recipe': RECIPE}, jobs, partial(with_minutes, one_run, device), device=device)
 
 
 if __name__ == '__main__': main()

@@ -7,7 +7,7 @@ run goes on after one of them was lost.
 
 The hosts are network namespaces on one machine (`tests/hosts.py`); `tc` limits their cables in both directions.
 Each has one process with one thread. The same processes measure everything, in turns, so that noise meets all alike;
-shown is the fastest turn, since other programs only make a time longer.
+shown is the median turn.
 `exchange`: one all-reduce of a model's gradient, and the gradients of a step of the small model, shared out among the
 hosts. Bytes are counted by the network card of each host: what it has sent.
 """
@@ -24,7 +24,9 @@ from statistics import median
 from time import perf_counter, sleep
 
 import psutil
-from common import ROOT, Experiment, cpu_name, lines, random_ids, rounded
+import render
+from common import ROOT, Experiment, cpu_name, rounded
+from workers import random_ids
 
 sys.path.insert(0, str(ROOT/'tests'))
 from hosts import Host, Hosts, Run, run, why_not
@@ -170,21 +172,6 @@ def gradient_bytes():
     return {name: 4*n_weights(preset(name, vocab_size=vocab)) for name, vocab in MODELS.items()}
 
 
-def show(results):
-    size = results['gradient_bytes']
-    print('\nexchange: bytes sent by each host, over the formula; seconds; Gbit/s of the formula in that time')
-    for row in results['exchange']:
-        formula, seconds = 2*(row['hosts'] - 1)/row['hosts']*size[row['model']], min(row['seconds'])
-        print(f"{row['hosts']} hosts  {row['model']:6} {row['rate']:10} {row['sent_by_each']/1e6:8.2f} MB "
-            f"{row['sent_by_each']/formula:6.3f}  {seconds:7.3f} s {8*formula/seconds/1e9:6.2f} Gbit/s")
-    alone = {row['micro_batches']: min(row['seconds']) for row in results['step'] if row['hosts'] == 1}
-    print('\nstep of the small model: seconds, and how many times as fast as one host')
-    for row in results['step']:
-        seconds = min(row['seconds'])
-        print(f"{row['hosts']} hosts  {row['micro_batches']:2} micro-batches {row['rate']:10} {seconds:7.3f} s "
-            f"{alone[row['micro_batches']]/seconds:5.2f}")
-
-
 # A host is lost
 
 LOSSES = {  # how rank 0's host goes, who comes for it, and how often TCP asks again (Linux's setting `tcp_retries2`)
@@ -235,15 +222,15 @@ def main():
     if reason := why_not(): sys.exit(f'hosts.py: {reason}')
     if args.what == 'exchange':
         results = rows_of(measure(args))
-        show(results)
+        print(*(render.exchange(results, model) for model in args.models), render.shared_step(results), sep='\n\n')
     else:
         results = {'lost': {}}
         for name, case in list(LOSSES.items())[:1 if args.tiny else None]:
             results['lost'][name] = lose(*case)
-            print(name, results['lost'][name], flush=True)
+        print(render.lost(results))
     if not experiment.file: return
     before = experiment.resumed({}, recipe=())
-    experiment.save(rounded(before | results), lines)
+    experiment.save(rounded(before | results))
 
 
 if __name__ == '__main__': main()

@@ -9,13 +9,12 @@ combinations of words. `minutes` are by the clock, `cpu_minutes` of computing (t
 """
 import math
 import statistics
-import time
+import tempfile
 from functools import partial
-from itertools import islice
 
 import torch
 import torch.nn.functional as F
-from common import Experiment, descend, digest, few, seeds
+from common import Experiment, digest, few, seeds, with_minutes
 
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.data.batching import Batches, encode_pairs
@@ -23,21 +22,12 @@ from transformer_nb.data.corpora import load_corpus
 from transformer_nb.data.tokenizer import PAD, train_tokenizer
 from transformer_nb.decode.evaluation import score
 from transformer_nb.decode.translator import Translator
-from transformer_nb.optimizer import adam, lrate
-from transformer_nb.train.trainer import batch_loss, with_fast_parts
+from transformer_nb.experiments.variations import train_row
+from transformer_nb.train.trainer import TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
 RECIPE = {'preset': 'tiny', 'norm': 'pre', 'dropout': 0., 'vocab_size': 2000, 'batch_tokens': 1536, 'warmup': 200,
           'lr_factor': .8, 'corpus_size': 40_000}
-
-
-def train(model, pairs, steps, seed):
-    optimizer, device = adam(with_fast_parts(model)), next(model.parameters()).device
-    batches = Batches(pairs, RECIPE['batch_tokens'], seed)
-    for i, (_, rows) in enumerate(islice(batches.micro_batches(), steps), 1):
-        loss, _ = batch_loss(model, batches.collate(rows).to(device))
-        descend(optimizer, loss, lrate(i, model.cfg.d_model, RECIPE['warmup'], RECIPE['lr_factor']))
-        if i % 100 == 0: print(f'  step {i:,}  loss {loss.item():.3f}', flush=True)
 
 
 @torch.no_grad()
@@ -56,20 +46,19 @@ def validate(model, pairs):
 
 
 def one_run(corpus, tokenizer, steps, device, smoothing, seed):
-    start, cpu = time.perf_counter(), time.process_time()
     seed_everything(seed)
     cfg = preset(RECIPE['preset'], vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'], dropout=RECIPE['dropout'],
         label_smoothing=smoothing)
-    model = Transformer(cfg).to(device)
+    model = Transformer(cfg)
     encode = lambda name: encode_pairs(tokenizer, corpus[name], model.cfg.max_len)
-    train(model.train(), encode('train'), steps, seed)
+    settings = TrainingConfig(steps=steps, batch_tokens=RECIPE['batch_tokens'], warmup=RECIPE['warmup'],
+                              lr_scale=RECIPE['lr_factor'], seed=seed, device=str(device))
+    train_row(model, encode('train'), encode('val'), settings, tempfile.gettempdir())
     found = validate(model.eval(), encode('val'))
     for name in corpus.tests:
         src, ref = zip(*corpus[name].pairs)
         bleu = score(Translator(model, tokenizer).translate(list(src)), list(ref))['BLEU']
         found |= {f'bleu_{name}': bleu['score'], 'signature': bleu['signature']}
-    found['minutes'] = round((time.perf_counter() - start)/60, 2)
-    found['cpu_minutes'] = round((time.process_time() - cpu)/60, 2)
     return found
 
 
@@ -99,7 +88,7 @@ def main():
     runs = experiment.grid(
         {'recipe': RECIPE, 'steps': args.steps, 'seeds': seeds(args)},
         [{'smoothing': smoothing, 'seed': seed} for seed in seeds(args) for smoothing in args.smoothing],
-        partial(one_run, corpus, tokenizer, args.steps, device),
+        partial(with_minutes, one_run, corpus, tokenizer, args.steps, device),
         lambda runs: {'signature': runs[0]['signature'], 'means': means(runs)}, device=device)
     for row in means(runs):
         print('  '.join(f'{k} {v:.3f}' if isinstance(v, float) else f'{k} {v}' for k, v in row.items()))

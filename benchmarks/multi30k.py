@@ -17,10 +17,9 @@ from pathlib import Path
 import sacrebleu
 import torch
 from common import ROOT, Experiment, cpu_name, digest
+from recipes import scored
 
 from transformer_nb.data.corpora import load_corpus
-from transformer_nb.decode.evaluation import score
-from transformer_nb.decode.translator import Translator
 from transformer_nb.experiments.table2 import paper_bleu
 
 RUNS = ROOT/'runs'/'multi30k'
@@ -38,17 +37,11 @@ def measured(way, seed, args):
     done = subprocess.run([*command, '--out', out, '--resume', 'auto'], capture_output=True, text=True)
     if done.returncode: raise SystemExit(f'{out}: {done.stderr.strip()[-500:]}')
     corpus = load_corpus(str(args.folder), src, tgt)
-    sources, references = map(list, zip(*corpus[TEST].pairs))
-    translator = Translator.from_pretrained(out, args.device)
-    found = translator.translate(sources, beam=5)
+    found, row = scored(out, corpus[TEST].pairs, 5, args.device)
     (out/f'{TEST}.{tgt}').write_text('\n'.join(found) + '\n', encoding='utf-8')
-    scores, about = score(found, references, intervals=True), translator.about
-    lower = sacrebleu.BLEU(lowercase=True)
-    return {'way': way, 'seed': seed, 'test': TEST, 'sentences': len(found), 'pairs': about['pairs'],
-            'command': ' '.join(map(str, ['tnb-train --data multi30k', options])), 'steps': about['step'],
-            'minutes': round(about['seconds']/60, 2), 'at once': args.at_once, 'beam': 5,
-            'bleu': scores['BLEU']['score'], 'interval': scores['BLEU']['interval'],
-            'signature': scores['BLEU']['signature'], 'chrf': scores['chrF']['score'],
+    references, lower = [ref for _, ref in corpus[TEST].pairs], sacrebleu.BLEU(lowercase=True)
+    return {'way': way, 'seed': seed, 'test': TEST, 'sentences': len(found), 'beam': 5, **row,
+            'command': f'tnb-train --data multi30k {options}', 'at once': args.at_once,
             'lower-cased': lower.corpus_score(found, [references]).score, 'its signature': str(lower.get_signature()),
             'lower-cased, tokenised as in the paper':
                 paper_bleu([line.lower() for line in found], [line.lower() for line in references])['score'],

@@ -26,7 +26,7 @@ import time
 import zipfile
 from pathlib import Path
 
-from common import Experiment, digest
+from common import Experiment, both_clocks, digest
 
 from transformer_nb.core import default_device
 from transformer_nb.english_german.grammar import builtin_corpus
@@ -270,27 +270,17 @@ def begun():
     return experiment, args
 
 
-def command(part, args):
-    "What to type for a part; files by their names alone."
-    typed = ['python benchmarks/parsing.py --only', part]
-    if part.startswith('treebank'): typed += ['--treebank', args.treebank.name]
-    if part == 'treebank': typed += ['--shares', *args.shares]
-    if part == 'treebank-semi': typed += ['--news', *(file.name for file in args.news)]
-    for name, value in given(args).items(): typed += [f"--{name.replace('_', '-')}", str(value)]
-    return ' '.join(map(str, typed))
-
-
 def results(args): return json.loads(args.file.read_text()) if args.file.exists() else {}
 
 
 def keeper(part, experiment):
     "A function that writes what a part has found so far, with the time it took."
     args = experiment.args
-    experiment.began = time.perf_counter(), time.process_time()
+    experiment.began = both_clocks()
 
     def keep(trees, found):
         found = {'part': part, 'seed': args.seed, **experiment.where(default_device(args.device)),
-                 'command': command(part, args), **experiment.minutes(), **found}
+                 'command': experiment.facts['command'], **experiment.minutes(), **found}
         rows = {name: [[linearise(t)] for t in split] for name, split in trees.items()}
         experiment.keep(found, 'part', corpus=digest(rows))
         print(json.dumps({k: found[k] for k in ('scores', 'beams', 'cpu_minutes', 'minutes') if k in found}),

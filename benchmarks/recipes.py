@@ -71,6 +71,18 @@ def tatoeba(file):
     return folder
 
 
+def scored(out, pairs, beam=4, device='auto'):
+    "What a finished run writes for the sources of some pairs; and of the run and its scores what is kept."
+    sources, references = map(list, zip(*pairs))
+    translator = Translator.from_pretrained(out, device)
+    found, about = translator.translate(sources, beam=beam), translator.about
+    scores = score(found, references, intervals=True)
+    return found, {'pairs': about['pairs'], 'minutes': round(about['seconds']/60, 2), 'steps': about['step'],
+                   'seed': about['settings']['seed'], 'preset': about['preset'], 'bleu': scores['BLEU']['score'],
+                   'interval': scores['BLEU']['interval'], 'signature': scores['BLEU']['signature'],
+                   'chrf': scores['chrF']['score']}
+
+
 def run(name, recipe, place):
     "Train if there is no run yet, translate the test split, score; and the corpus' digest."
     out, data = RUNS/name, recipe.data(place)
@@ -78,18 +90,12 @@ def run(name, recipe, place):
     if not (out/'averaged').exists(): subprocess.run(['tnb-train', '--data', data, '--out', out, *options], check=True)
     corpus = load_corpus(str(data), recipe.src, recipe.tgt)
     test = 'test' if 'test' in corpus.splits else (corpus.tests or ['val'])[0]
-    src, ref = map(list, zip(*corpus[test].pairs))
-    translator = Translator.from_pretrained(out)
-    found = translator.translate(src)
-    scores, about = score(found, ref, intervals=True), translator.about
-    for line in list(zip(src, found, ref))[:5]: print(*line, sep='\n    ')
+    found, row = scored(out, corpus[test].pairs)
+    if recipe.tgt == 'de': row['paper_bleu'] = paper_bleu(found, [ref for _, ref in corpus[test].pairs])['score']
+    for (src, ref), line in list(zip(corpus[test].pairs, found))[:5]: print(src, line, ref, sep='\n    ')
     return {'name': name, 'corpus': recipe.corpus, 'direction': f'{recipe.src}-{recipe.tgt}', 'test': test,
-            'pairs': about['pairs'], 'command': ' '.join(['tnb-train --data', recipe.folder, *options]),
-            'preset': about['preset'], 'minutes': round(about['seconds']/60, 1), 'steps': about['step'],
-            'seed': about['settings']['seed'], 'bleu': scores['BLEU']['score'], 'interval': scores['BLEU']['interval'],
-            'chrf': scores['chrF']['score'],
-            **({'paper_bleu': paper_bleu(found, ref)['score']} if recipe.tgt == 'de' else {}),
-            'signature': scores['BLEU']['signature'], 'cores': cores(), 'cpu': cpu_name()}, digest(corpus)
+            'command': ' '.join(['tnb-train --data', recipe.folder, *options]), **row, 'cores': cores(),
+            'cpu': cpu_name()}, digest(corpus)
 
 
 def main():

@@ -31,7 +31,8 @@ def table(head, rows):
 def digits(value, count):
     "A number with so many significant digits."
     value = float(f'{value:.{count - 1}e}')
-    return f'{value:,.{max(0, count - 1 - floor(log10(value)))}f}'
+    before = floor(log10(abs(value))) if value else 0
+    return f'{value:,.{max(0, count - 1 - before)}f}'
 
 
 def ranged(values, middle=None):
@@ -77,16 +78,23 @@ def training_run(run):
          f"{row['memory']/2**30:.2f}"] for name, row in rows.items()])
 
 
-def decoding(preset, device):
-    "decode_speed.json: speed beside Marian's, and MiB, of the runs of one shape of model (or of all) on one device."
-    def tables(runs):
-        chosen = [run for run in runs.values() if run['device'] == device and preset in (run['preset'], None)]
-        versions = ', '.join(' '.join(item) for item in chosen[0]['versions'].items())
-        about = (f"{chosen[0]['hardware']}; {versions}; vocabulary {chosen[0]['vocab']:,}, {chosen[0]['dtype']}; "
-                 f"{len(chosen[0]['rows']['Marian']['repetitions'])} repetitions")
-        return '\n\n'.join([about, by_search('speed ÷ Marian', chosen, beside_marian),
-                            by_search('peak memory, MiB', chosen, mebibytes)])
-    return tables
+def decoding(runs):
+    "Runs of decode_speed.json: speed beside Marian's, or that of the first row where Marian was left out, and MiB."
+    first, base = runs[0], base_of(runs[0]['rows'])
+    versions = ', '.join(' '.join(item) for item in first['versions'].items())
+    about = (f"{first['hardware']}; {versions}; vocabulary {first['vocab']:,}, {first['dtype']}; "
+             f"{len(first['rows'][base]['repetitions'])} repetitions")
+    speeds, memory = by_search(f'speed ÷ {base}', runs, beside), by_search('peak memory, MiB', runs, mebibytes)
+    return '\n\n'.join([about, speeds, memory])
+
+
+def decoding_of(preset, device):
+    "The same for all runs of one shape of model (or of all) on one device."
+    return lambda runs: decoding([run for run in runs.values()
+                                  if run['device'] == device and preset in (run['preset'], None)])
+
+
+def base_of(rows): return 'Marian' if 'Marian' in rows else next(iter(rows))
 
 
 def by_search(title, runs, cell):
@@ -97,9 +105,10 @@ def by_search(title, runs, cell):
                  [[name, *(cell(run['rows'], name) if name in run['rows'] else '' for run in runs)] for name in names])
 
 
-def beside_marian(rows, name):
-    "A row's speed ÷ Marian's; for Marian itself its tokens a second."
-    return f"{speed(rows[name])} tokens/s" if name == 'Marian' else times_as_fast(rows[name], rows['Marian'])
+def beside(rows, name):
+    "A row's speed ÷ that of the row it is compared with; for that one its tokens a second."
+    base = base_of(rows)
+    return f"{speed(rows[name])} tokens/s" if name == base else times_as_fast(rows[name], rows[base])
 
 
 def mebibytes(rows, name): return f"{rows[name]['memory']/2**20:,.0f}"
@@ -117,11 +126,11 @@ def checkpoints(models):
     return f"{first['on']}, torch {first['torch']}; {about}\n\n{table(head, rows)}"
 
 
-def exchange(found):
-    "hosts.json: bytes and seconds of an all-reduce of base's gradient."
-    runs = {(run['hosts'], run['rate']): run for run in found['exchange'] if run['model'] == 'base'}
+def exchange(found, model='base'):
+    "hosts.json: bytes and seconds of an all-reduce of a model's gradient."
+    runs = {(run['hosts'], run['rate']): run for run in found['exchange'] if run['model'] == model}
     hosts, rates = (dict.fromkeys(keys) for keys in zip(*runs))
-    size = found['gradient_bytes']['base']
+    size = found['gradient_bytes'][model]
     sent = [f"{max(runs[n, rate]['sent_by_each'] for rate in rates)/(2*(n - 1)/n*size):.3f}" for n in hosts]
     rows = [[f"seconds, {rate.replace('none', 'without a limit')}", *(ranged(runs[n, rate]['seconds']) for n in hosts)]
             for rate in rates]
@@ -267,9 +276,9 @@ def files():
 
 
 TABLES = {  # block: file and function
-    'training': ('train_speed', training), 'decoding-base': ('decode_speed', decoding('base', 'cpu')),
-    'decoding-opus-mt': ('decode_speed', decoding('opus-mt', 'cpu')),
-    'decoding-gpu': ('decode_speed', decoding(None, 'cuda')), 'table1': ('table1', table1),
+    'training': ('train_speed', training), 'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
+    'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
+    'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
     'maps': ('attention_maps', maps), 'checkpoints': ('checkpoint_stall', checkpoints),
     'exchange': ('hosts', exchange), 'shared-step': ('hosts', shared_step), 'lost': ('hosts', lost),
     'large-corpus': ('large_corpus', large_corpus), 'multi30k': ('multi30k', multi30k)}

@@ -10,6 +10,7 @@ recall task trains small models to name the first token of a sequence at its las
 import math
 import time
 
+import render
 import torch
 from common import Experiment
 from torch import nn
@@ -129,9 +130,7 @@ def main():
         'crossing': crossing(), 'recall': RECALL | {'runs': recall()}}
     result |= experiment.minutes()
     experiment.save(result)
-    for name, rows in result['exponents']['n'].items():
-        print(name, {key: [round(v, 2) for v in fit] for key, fit in rows.items()})
-    print(f"{result['cpu_minutes']} processor minutes, {result['minutes']} by the clock")
+    print(render.table1(result))
 
 
 if __name__ == '__main__': main()

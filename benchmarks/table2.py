@@ -13,12 +13,11 @@ second start goes on with what is missing. FLOPs are those of the matrix product
 BLEU is that of greedy search (sacreBLEU, cased) with the weights of that moment, nothing averaged. `minutes` are by the
 clock, `cpu_minutes` of computing, with validation and decoding; `cpu_seconds` on a curve are of training alone.
 """
-import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 
-from common import Experiment, digest, few
+from common import Experiment, digest, few, with_minutes
 
 from transformer_nb.data.batching import encode_pairs
 from transformer_nb.core import default_device, seed_everything
@@ -61,70 +60,69 @@ def settings(recipe, factor, seed, device):
                           seed=seed, device=device)
 
 
-def one_run(corpus_name, model_name, seed, factor, folder, device):
+def one_run(folders, device, corpus, model, seed, lr_factor):
     "A whole curve."
-    start, cpu, recipe = time.perf_counter(), time.process_time(), RECIPE[corpus_name]
-    _, tokenizer, train, val, test = prepare(corpus_name, folder)
+    recipe = RECIPE[corpus]
+    _, tokenizer, train, val, test = prepare(corpus, folders[corpus])
     seed_everything(seed)
-    model = build_model(model_name, vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'])
+    model = build_model(model, vocab_size=tokenizer.vocab_size, norm=RECIPE['norm'])
     src, ref = map(list, zip(*test))
 
     def measure(model):
         bleu = score(translations(model, tokenizer, src), ref)['BLEU']
         return {'bleu': bleu['score'], 'signature': bleu['signature']}
 
-    curve = train_for(model, train, val, settings(recipe, factor, seed, device),
+    curve = train_for(model, train, val, settings(recipe, lr_factor, seed, device),
                       [share * recipe['flops'] for share in RECIPE['marks']], measure)
-    return {'corpus': corpus_name, 'model': model_name, 'seed': seed, 'lr_factor': factor,
-            'weights': sum(p.numel() for p in model.parameters()), 'signature': curve[0]['signature'],
-            'curve': [{key: value for key, value in point.items() if key != 'signature'} for point in curve],
-            'minutes': round((time.perf_counter() - start) / 60, 2),
-            'cpu_minutes': round((time.process_time() - cpu) / 60, 2)}
+    return {'weights': sum(p.numel() for p in model.parameters()), 'signature': curve[0]['signature'],
+            'curve': [{key: value for key, value in point.items() if key != 'signature'} for point in curve]}
 
 
-def key(run): return run['corpus'], run['model'], run['seed'], run['lr_factor']
-
-
-def losses(results, model):
+def losses(tuning, model):
     "For each factor the validation losses at the end of its trials, seed by seed."
     ends = {factor: [] for factor in RECIPE['factors']}
-    for run in results['tuning']:
+    for run in tuning:
         if run['model'] == model: ends[run['lr_factor']].append(run['curve'][-1]['val_loss'])
     return ends
 
 
-def finalists(results, model):
+def finalists(tuning, model):
     "The two factors that are best with the first seed."
-    ends = losses(results, model)
+    ends = losses(tuning, model)
     return sorted(ends, key=lambda factor: ends[factor][0])[:2]
 
 
-def best_factor(results, model):
+def best_factor(tuning, model):
     "Of the finalists the one with the lower mean loss."
-    ends = losses(results, model)
-    return min(finalists(results, model), key=lambda factor: fmean(ends[factor]))
+    ends = losses(tuning, model)
+    return min(finalists(tuning, model), key=lambda factor: fmean(ends[factor]))
 
 
-def trials(results):
-    "What is run to choose the learning rates: every factor with the first seed, the finalists with more."
-    first = [('builtin', model, 0, factor) for model in MODELS for factor in RECIPE['factors']]
-    if not set(first) <= set(map(key, results['tuning'])): return first
-    return first + [('builtin', model, seed, factor) for seed in range(1, RECIPE['trial_seeds']) for model in MODELS
-                    for factor in finalists(results, model)]
+def job(corpus, model, seed, factor): return {'corpus': corpus, 'model': model, 'seed': seed, 'lr_factor': factor}
 
 
-def race(corpora):
+def race(corpora, factors):
     "Which curves the race consists of, seed by seed."
-    return [(corpus, model, seed) for seed in range(max(RECIPE[corpus]['seeds'] for corpus in corpora))
-            for corpus in corpora if seed < RECIPE[corpus]['seeds'] for model in MODELS]
+    seeds = {corpus: RECIPE[corpus]['seeds'] for corpus in corpora}
+    return [job(corpus, model, seed, factors[model]) for seed in range(max(seeds.values()))
+            for corpus in corpora if seed < seeds[corpus] for model in MODELS]
 
 
-def missing(results, corpora):
-    "What is still to do: the trials, then the race."
-    done = {kind: {key(run) for run in results[kind]} for kind in ('tuning', 'runs')}
-    if left := [trial for trial in trials(results) if trial not in done['tuning']]: return 'tuning', left
-    chosen = [(*run, best_factor(results, run[1])) for run in race(corpora)]
-    return 'runs', [run for run in chosen if run not in done['runs']]
+def run_all(grid, make, corpora):
+    "The trials: every factor with the first seed, the finalists with more; then the race."
+    jobs = [job('builtin', model, 0, factor) for model in MODELS for factor in RECIPE['factors']]
+    tuning = grid(jobs, make, into='tuning')
+    jobs += [job('builtin', model, seed, factor) for seed in range(1, RECIPE['trial_seeds']) for model in MODELS
+             for factor in finalists(tuning, model)]
+    tuning = grid(jobs, make, into='tuning')
+
+    def new_or_trial(**job):
+        made = [trial for trial in tuning if job.items() <= trial.items()]
+        return made[0] if made else make(**job)
+    def all_minutes(runs):
+        more = [run for run in runs if run not in tuning]
+        return {'cpu_minutes': round(sum(run['cpu_minutes'] for run in tuning + more), 1)}
+    grid(race(corpora, {model: best_factor(tuning, model) for model in MODELS}), new_or_trial, all_minutes)
 
 
 def main(argv=None):
@@ -133,27 +131,15 @@ def main(argv=None):
     option('--multi30k', type=Path, metavar='FOLDER',
            help='folder of Multi30k (train.en, train.de, … or .gz): train on it too')
     option('--corpora', nargs='+', choices=['builtin', 'multi30k'], help='some of the corpora only')
-    option('--most', type=int, help='stop after so many runs; a later start goes on')
     option('--device', default='auto')
     args = experiment.begin(argv, device='cpu')
     if args.tiny: RECIPE.update(TINY)
     corpora = args.corpora or ['builtin'] + ['multi30k']*bool(args.multi30k)
     folders = {'builtin': None, 'multi30k': args.multi30k}
-    new = {**experiment.where(default_device(args.device)), 'command': 'python benchmarks/table2.py --multi30k FOLDER',
-           'recipe': RECIPE, 'tuning': [], 'runs': []}
     experiment.facts |= {'seeds': list(range(max(RECIPE[name]['seeds'] for name in corpora))),
                          'corpus': {name: digest(prepare(name, folders[name])[0]) for name in corpora}}
-    for _ in range(args.most or 1000):
-        before = experiment.resumed(new)
-        kind, left = missing(before, corpora)
-        if not left: break
-        made = {key(run): run for run in before['tuning']}.get(left[0])
-        found = made or one_run(*left[0], folders[left[0][0]], args.device)
-        results = experiment.resumed(new)  # another process may have added a run meanwhile
-        results[kind].append(found)
-        computed = {key(run): run['cpu_minutes'] for run in results['tuning'] + results['runs']}
-        experiment.save(results | {'cpu_minutes': round(sum(computed.values()), 1)})
-        print(kind, *left[0], found['curve'][-1], flush=True)
+    grid = partial(experiment.grid, {'recipe': RECIPE}, growing=True, device=default_device(args.device))
+    run_all(grid, partial(with_minutes, one_run, folders, args.device), corpora)
 
 
 if __name__ == '__main__': main()

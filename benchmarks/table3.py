@@ -15,11 +15,10 @@ word piece and against the hard targets; BLEU is that of a beam of 4 with α 0.6
 `cpu_minutes` of computing (they differ on a busy machine).
 """
 import tempfile
-import time
 from collections import Counter
 from functools import partial
 
-from common import Experiment, digest, few
+from common import Experiment, digest, few, with_minutes
 
 from transformer_nb.data.batching import Batches, encode_pairs
 from transformer_nb.core import default_device, seed_everything
@@ -49,7 +48,6 @@ def prepare(recipe, tiny):
 
 
 def one_run(recipe, corpus, tokenizer, pairs, val, device, row, seed):
-    start, cpu = time.perf_counter(), time.process_time()
     seed_everything(seed)
     model = build_row(row, recipe['d_model'], recipe['N'], vocab_size=tokenizer.vocab_size, norm=recipe['norm'],
                       max_len=recipe['max_len'])
@@ -59,9 +57,7 @@ def one_run(recipe, corpus, tokenizer, pairs, val, device, row, seed):
     src, ref = zip(*corpus['test'].pairs)
     bleu = score(Translator(model, tokenizer).translate(list(src)), list(ref))['BLEU']
     return {'steps': settings.steps, 'weights': sum(p.numel() for p in model.parameters()), **found,
-            'bleu': bleu['score'], 'signature': bleu['signature'],
-            'minutes': round((time.perf_counter() - start) / 60, 2),
-            'cpu_minutes': round((time.process_time() - cpu) / 60, 2)}
+            'bleu': bleu['score'], 'signature': bleu['signature']}
 
 
 def n_seeds(row, seeds): return {'base': seeds + 2, 'big': 1}.get(row, seeds)
@@ -91,7 +87,7 @@ def main(argv=None):
     summary = lambda runs: {'note': NOTE, **of_data, 'runs_of': dict(Counter(run['row'] for run in runs)),
                             'signature': runs[0]['signature']}
     experiment.grid({'recipe': recipe}, jobs(args.rows, args.seeds),
-                    partial(one_run, recipe, corpus, *data, args.device), summary, growing=True,
+                    partial(with_minutes, one_run, recipe, corpus, *data, args.device), summary, growing=True,
                     device=default_device(args.device), at_once=args.at_once)
 
 

@@ -5,9 +5,8 @@
 Forward passes over one sequence of width 512, by self-attention and by a simple recurrent layer, with one thread and
 with as many as there are cores (`--threads`). `product` is one matrix product, timed in the same way: what this
 machine can gain at best. Times are by the clock, and other programs may be running: passes are short, both numbers of
-threads take turns, and the fastest pass of each counts. Started again on the same machine, it goes on: what is faster
-replaces what is in the file, and `times` counts the starts. `chain` is counted, not timed: matrix products that must
-wait for one another. Writes results/threads.json, which nbs/further/second_thread.ipynb reads.
+threads take turns, and the fastest pass of each counts. `chain` is counted, not timed: matrix products that must wait
+for one another. Writes results/threads.json, which nbs/further/second_thread.ipynb reads.
 """
 import time
 
@@ -43,11 +42,6 @@ def measure(threads):
             yield {'layer': name, 'n': n, 'chain': chain, 'seconds': fastest(lambda: layer(x), threads)}
 
 
-def faster(row, old):
-    "The same row with the shorter of both times."
-    return row | {'seconds': {t: min(seconds, old['seconds'][t]) for t, seconds in row['seconds'].items()}}
-
-
 def main():
     experiment = Experiment(__file__, __doc__)
     experiment.option('--threads', type=int, default=cores())
@@ -56,12 +50,9 @@ def main():
     keep_memory()
     torch.manual_seed(0)
     recipe = {'machine': cpu_name(), 'threads': args.threads, 'd': D, 'torch': torch.__version__}
-    found = experiment.resumed({'command': 'python benchmarks/threads.py', 'recipe': recipe, 'times': 0, 'rows': []})
     rows = list(measure((1, args.threads)))
-    found['rows'] = list(map(faster, rows, found['rows'])) if found['rows'] else rows
-    found['times'] += 1
-    experiment.save(found)
-    for row in found['rows']: print(row)
+    experiment.save({'command': 'python benchmarks/threads.py', 'recipe': recipe, 'rows': rows})
+    for row in rows: print(row)
 
 
 if __name__ == '__main__': main()

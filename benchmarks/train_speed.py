@@ -23,8 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from common import (Experiment, calm, clip, head, interleaved, machine, padded, peak_of, random_ids, random_marian,
-                    serve, source_lengths, speed, timed)
+import render
+from common import Experiment, machine
+from workers import (alike, calm, clip, interleaved, padded, peak_of, random_ids, random_marian, serve, source_lengths,
+                     speed, timed)
 
 PEERS = ('torch.nn', 'torch.nn tuned', 'Marian')
 PAD, BOS, EOS = range(3)  # data.tokenizer's, which peers do not import: it would count as their memory
@@ -188,24 +190,6 @@ def here(names, task, times):
         yield found
 
 
-def report(result):
-    "A Markdown table; the ratios are ours, or ours compiled where that is faster, to each."
-    rows, speed = result['rows'], {name: row['tokens_per_s'] for name, row in result['rows'].items()}
-    best, peers = max(rows.keys() - PEERS, key=speed.get), [name for name in PEERS if name in rows]
-    print(f"\n{result['preset']}, vocabulary {result['vocab']:,}, {result['dtype']}, "
-          f"{result['tokens']:,} target tokens a repetition; {result['hardware']}, torch {result['torch']}, "
-          f"matrix product {result['ceiling']/1e9:,.0f} GFLOP/s\n")
-    head('target tokens/s', 'lowest to highest', f'{best} ÷ it', 'utilisation', 'peak memory, GiB', 'others, cores')
-    for name, row in rows.items():
-        print(f"| {name} | {speed[name]:,.0f} | {row['lowest']:,.0f} to {row['highest']:,.0f} "
-              f"| {speed[best]/speed[name]:.2f} | {row['utilisation']:.0%} | {row['memory']/2**30:.2f} "
-              f"| {row['others']:.2f} |")
-    if not peers: return
-    fastest, leanest = max(peers, key=speed.get), min(peers, key=lambda name: rows[name]['memory'])
-    print(f"\n{best}: {speed[best]/speed[fastest]:.2f} times the speed of the fastest peer, {fastest}; "
-          f"{rows[best]['memory']/rows[leanest]['memory']:.2f} times the memory of the leanest, {leanest}")
-
-
 def begun():
     experiment = Experiment(__file__, __doc__, asked=True)
     option = experiment.option
@@ -238,7 +222,7 @@ def main():
     src_lengths, tgt_lengths = ([len(side) + 1 for side in sides] for sides in zip(*pairs))  # with EOS
     tokens, flops = sum(tgt_lengths), train_flops(cfg, src_lengths, tgt_lengths)
     if args.here: rounds = here(names, task | of_worker, 2*args.rounds)
-    else: rounds = [interleaved(names, __file__, task | of_worker, args.rounds, times=2, anew=True)]
+    else: rounds = [interleaved(alike(names, __file__, task | of_worker), args.rounds, times=2, anew=True)]
     for answers in rounds:
         if not {'matmul', 'ours'} <= answers.keys(): continue
         ceiling = median(r['flops'] for r in calm(answers['matmul']))
@@ -249,7 +233,7 @@ def main():
         experiment.peers = ['transformers']*('Marian' in rows)
         experiment.keep(result, 'hardware', 'preset', 'vocab', 'dtype', 'batch_tokens', seeds=[7])
     if not {'matmul', 'ours'} <= answers.keys(): sys.exit('the matrix product or ours failed: nothing to compare')
-    report(result)
+    print(render.training_run(result))
 
 
 if __name__ == '__main__': serve(repetition_of, json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()

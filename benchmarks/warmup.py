@@ -17,7 +17,7 @@ from itertools import product
 import torch
 import torch.nn.functional as F
 from ablations import answer, build, sentences, test
-from common import Experiment, descend, lines
+from common import Experiment, descend
 
 from transformer_nb.optimizer import adam
 
@@ -66,7 +66,7 @@ def main():
               'first_steps': {'rises': FIRST_STEPS, 'rates': NEAR_THE_LIMIT}}
     experiment.facts['seeds'] = SEEDS
     jobs = [dict(zip(('start', 'norm', 'warmup', 'rate', 'seed'), job)) for job in planned()]
-    experiment.grid({'recipe': recipe}, jobs, run, growing=True, form=lines)
+    experiment.grid({'recipe': recipe}, jobs, run, growing=True)
 
 
 if __name__ == '__main__': main()

@@ -18,8 +18,7 @@ SLOW = ['ablations', 'attention_maps', 'averaging', 'built_in', 'decode_speed', 
 WITH_DATA = {  # what they read lies in the working directory: `data`
     'against': [ROOT], 'dry_run': ['news', '--place', 'place'], 'multi30k': ['corpora/multi30k'],
     'parsing': ['--only', 'grammar', 'treebank', '--treebank', 'treebank'], 'recipes': ['corpora']}
-ASKED = {'against', 'checkpoint_stall', 'decode_speed', 'first_paint', 'hosts', 'large_corpus', 'parts', 'train_speed'}
-SITE = ROOT/'_docs'/'index.html'
+ASKED = {'against', 'checkpoint_stall', 'decode_speed', 'hosts', 'large_corpus', 'parts', 'train_speed'}
 
 
 def begun(script, options, folder):
@@ -112,14 +111,9 @@ def test_large_corpus_runs(tmp_path):
 def test_hosts_run(what, tmp_path): check(tiny('hosts', tmp_path, what), 'hosts')
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not SITE.exists(), reason='the site is not built')
-def test_first_paint_runs(tmp_path): check(tiny('first_paint', tmp_path), 'first_paint')
-
-
 def test_every_script_is_run():
-    named = {*FAST, *SLOW, *WITH_DATA, 'large_corpus', 'hosts', 'first_paint'}
-    assert named == {file.stem for file in SCRIPTS.glob('*.py')} - {'common', 'render'}  # what measures nothing
+    named = {*FAST, *SLOW, *WITH_DATA, 'large_corpus', 'hosts'}
+    assert named == {file.stem for file in SCRIPTS.glob('*.py')} - {'common', 'render', 'workers'}
 
 
 # What all share

@@ -148,7 +148,7 @@ def test_cells_as_github_shows_them(tmp_path):
         and "secret" not in text
     )
     assert "[c](#top) [d](https://e.org/f.ipynb) [e](mailto:a@b.c)" in text and "[g](03_g.ipynb)" in text
-    assert "```python\n2 + 2\n```\n\n```text\n4\n```" in text
+    assert "```python\n2 + 2\n```\n\n    4\n" in text
 
 
 def test_a_traceback_does_not_get_into_the_readme(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT/'benchmarks'))
+sys.path.append(str(ROOT/'benchmarks'))  # after tests/, which has a module `hosts` of its own
 import render  # noqa: E402
 
 PAGE = render.PAGE.read_text(encoding='utf-8')

@@ -325,7 +325,6 @@ def test_axe_sees_what_is_bad(browser, tmp_path):
     said = "\n".join(site_axe.complaints(answer))
     for part in ("(light): image-alt at ['img']", "(dark): color-contrast at ['p']", "pixels wider than a phone"):
         assert part in said
-    assert site_axe.counts([answer])["light"]["critical", "image-alt"] == 1
 
 
 def grave(browser, folder):

@@ -1,8 +1,6 @@
 """The site as a reference: Markdown of every page, lists for models, addresses, a lesson's links and its map."""
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +11,11 @@ import pytest
 TOOLS = Path(__file__).parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
 pytest.importorskip("smalldocs")
-import build_colab  # noqa: E402
 import site_reference as sr  # noqa: E402
+from notebooks import GROUND, read, text_of  # noqa: E402
 from site_checks import PageFacts, check_site  # noqa: E402
 from site_map import LESSONS, LIT, figure_map  # noqa: E402
-from test_site import build, cell, toy_project  # noqa: E402
+from test_site import build, toy_project  # noqa: E402
 
 CFG = SimpleNamespace(doc_url="https://toy.github.io/toy/", user="toy", repo="toy", branch="main",
                       nbs_path=TOOLS.parent/"nbs", lib_path=TOOLS.parent/"transformer_nb",
@@ -152,69 +150,39 @@ def test_outputs_become_text(data, shown):
     assert out["data"] == {"text/markdown": shown}
 
 
-def test_the_course_in_one_file_is_without_exercises_plotting_and_other_languages():
-    nb = {"cells": [
-        cell("::: {.panel-tabset}\n\n## English\nHello.\n\n## 日本語\nこんにちは。\n\n:::\n\n## Then\nMore."),
-        cell("#| code-fold: true\nplot()", "code"),
-        cell("## Exercises\n\nHow."),
-        cell("**01.2 A**"),
-        cell("## After\n\nThe end."),
-    ]}
-    text = "\n".join("".join(c["source"]) for c in sr.essence(nb)["cells"])
-    assert "Hello." in text and "More." in text and "The end." in text and "#| echo: false\n#| code-fold" in text
-    assert "こんにちは" not in text and "How." not in text and "01.2" not in text
+# ---- Colab, where a notebook comes alone
+
+COLAB = """import os, sys
+if 'google.colab' in sys.modules:   # which has neither the package nor the files that the lessons read
+    os.system('git clone --depth 1 https://github.com/transformer-nb/transformer_nb && pip install -q ./transformer_nb')
+    os.chdir('/content/transformer_nb/{}')"""
+FOLDERS = "data", "parts", "train", "decode", "interop", "experiments", "english_german"
+PATTERNS = "[0-9]*.ipynb", *GROUND, *(f"{folder}/*.ipynb" for folder in FOLDERS)
+PACKAGE = re.compile(r"^(?:from|import) transformer_nb\b", re.M)
 
 
-# ---- Colab
-
-def asked_for(lines, monkeypatch):
-    "What the lines do to the machine."
-    asked = []
-    for name in ("system", "chdir"):
-        monkeypatch.setattr(os, name, asked.append)
-    exec(lines, {})
-    return asked
-
-
-def test_in_colab_a_lesson_fetches_package_and_files_and_goes_there(monkeypatch):
-    monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace())
-    lines = build_colab.LINES.format(url="https://host/name/toy", folder="nbs/train")
-    assert asked_for(lines, monkeypatch) == [
-        "git clone --depth 1 https://host/name/toy && pip install -q ./transformer_nb",
-        "/content/transformer_nb/nbs/train",
-    ]
+@pytest.mark.parametrize("path", [path for pattern in PATTERNS for path in sorted(CFG.nbs_path.glob(pattern))],
+                         ids=lambda path: path.stem)
+def test_a_hidden_cell_fetches_package_and_files_before_they_are_needed(path):
+    lines = COLAB.format(path.parent.relative_to(TOOLS.parent).as_posix())
+    code = [text_of(c) for c in read(path)["cells"] if c["cell_type"] == "code"]
+    (fetching,) = (text for text in code if lines in text)
+    assert "#| hide" in fetching
+    before = "\n".join(code[:code.index(fetching)]) + fetching.partition(lines)[0]
+    assert not PACKAGE.search(before)
 
 
-def test_elsewhere_the_lines_do_nothing(monkeypatch):
-    assert asked_for(build_colab.LINES, monkeypatch) == []
-
-
-def test_lessons_are_in_step_with_the_lines_for_colab():
-    command = [sys.executable, TOOLS / "build_colab.py", "--check"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    assert run.returncode == 0, run.stdout
-
-
-EXPORTED, IMPORTS = "#| export\nimport torch", "import json\n\nfrom transformer_nb.core import COLORS"
-
-
-@pytest.mark.parametrize("before, place, directives", [
-    (["#| default_exp a", EXPORTED, IMPORTS], 0, "#| default_exp a\n#| hide\n"),
-    (["#| default_exp a\n" + EXPORTED, "#| hide\n" + IMPORTS], 1, "#| hide\n"),
-    (["#| hide\nimport re", IMPORTS], 0, "#| hide\n"),
-])
-def test_the_lines_go_into_a_hidden_cell_before_the_package(before, place, directives):
-    nb = {"cells": [cell("# A"), *(cell(text, "code") for text in before)]}
-    once = build_colab.in_step(nb, "nbs")
-    source = "".join(once["cells"][place + 1]["source"])
-    assert source.startswith(f"{directives}import os, sys\nif 'google.colab'")
-    assert build_colab.in_step(once, "nbs") == once
-    assert len(once["cells"]) == len(nb["cells"])
-
-
-def test_a_lesson_without_a_hidden_cell_is_refused():
-    with pytest.raises(ValueError, match="no hidden cell"):
-        build_colab.in_step({"cells": [cell(EXPORTED, "code"), cell(IMPORTS, "code")]}, "nbs")
+@pytest.mark.parametrize("is_there, asked", [
+    (True, ["git clone --depth 1 https://github.com/transformer-nb/transformer_nb && pip install -q ./transformer_nb",
+            "/content/transformer_nb/nbs/train"]),
+    (False, [])])
+def test_elsewhere_than_in_colab_the_lines_do_nothing(is_there, asked, monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab" if is_there else "nobody", SimpleNamespace())
+    done = []
+    monkeypatch.setattr("os.system", done.append)
+    monkeypatch.setattr("os.chdir", done.append)
+    exec(COLAB.format("nbs/train"), {})
+    assert done == asked
 
 
 # ---- a whole site
@@ -236,7 +204,7 @@ def site(tmp_path_factory):
 def test_every_page_has_its_markdown(site):
     text = (site / "toy.html.md").read_text()
     assert text.startswith("# 01 A lesson\n\nWith everything\n\nBelow the title.")
-    assert "| x | int | A number |" in text and "**Its double**" in text and "### twice\n" in text
+    assert "    x:int, # A number\n)->int: # Its double" in text and "### twice\n" in text
     assert "target=" not in text
     assert "$$\nE = mc^2 \\tag{1}\n$$" in text and "hidden = 1" not in text
     assert not re.search(r"<(div|span|p|details)\b|^:::", text, re.M)
@@ -251,8 +219,6 @@ def test_llms_txt_lists_the_pages_in_the_order_of_the_sidebar(site):
     assert text.rstrip().endswith("- [日本語](https://toy.github.io/toy/languages/ja.html.md): 短く")
     assert "inner.html.md): In a folder of the lesson\n" in text
     assert "- [01 A lesson](https://toy.github.io/toy/toy.html.md): With everything" in text
-    full = (site / "llms-full.txt").read_text()
-    assert "# 01 A lesson" in full and "# Deeper" not in full and "Guess." not in full
 
 
 def test_the_notebook_of_a_lesson_can_be_downloaded(site):
@@ -282,10 +248,6 @@ def test_the_page_for_what_is_not_there_finds_its_files_from_everywhere(site, br
     assert ('</script><base href="/toy/404.html">' in browser.html(tmp_path / name)) == is_moved
 
 
-def test_what_is_missing_is_said(tmp_path):
+def test_a_link_to_a_source_without_a_line_is_said(tmp_path):
     (tmp_path / "page.html").write_text('<a href="https://host/blob/main/a.py#LNone">source</a>')
-    assert [*sr.check_reference(tmp_path)] == [
-        "page.html: has no Markdown beside it", "llms.txt is missing", "llms-full.txt is missing",
-        "sitemap.xml is missing",
-    ]
     assert check_site(tmp_path) == ["page.html: https://host/blob/main/a.py#LNone leads to no line"]

@@ -100,13 +100,23 @@ def table2(monkeypatch):
 
 
 def test_goes_on_where_it_stopped(table2, tmp_path, monkeypatch):
-    out = tmp_path/'table2.json'
-    table2.main(['--most', '7', '--out', str(out), '--device', 'cpu'])
+    out, one_run, made = tmp_path/'table2.json', table2.one_run, []
+    def counted(*args, **job):
+        if len(made) == 4: raise KeyboardInterrupt
+        made.append(job)
+        return one_run(*args, **job)
+    monkeypatch.setattr(table2, 'one_run', counted)
+    with pytest.raises(KeyboardInterrupt): table2.main(['--out', str(out), '--device', 'cpu'])
     first = json.loads(out.read_text())
-    assert (len(first['tuning']), len(first['runs'])) == (6, 1)
+    assert len(first['tuning']) == 4 and 'runs' not in first
+    monkeypatch.setattr(table2, 'one_run', one_run)
+    table2.main(['--out', str(out), '--device', 'cpu'])
+    second = json.loads(out.read_text())
+    assert second['tuning'][:4] == first['tuning'] and len(second['tuning']) == 6  # not made again
+    assert all(run in second['tuning'] for run in second['runs']) and len(second['runs']) == 3  # nor are trials
     table2.main(['--multi30k', 'somewhere', '--out', str(out), '--device', 'cpu'])
     results = json.loads(out.read_text())
-    assert results['tuning'] == first['tuning'] and results['runs'][0] == first['runs'][0]  # not made again
+    assert results['tuning'] == second['tuning'] and results['runs'][:3] == second['runs']
     assert [(run['corpus'], run['model']) for run in results['runs']] == [
         (corpus, model) for corpus in ('builtin', 'multi30k') for model in MODELS
     ]

@@ -1,138 +1,58 @@
-"""The API reference: a table of parameters under every signature, and an entry for every public method of a class.
-
-nbdev adds `show_doc(name)` for exported functions and classes. `DocFilter` adds one for each public method, and
-importing this module makes `show_doc` draw the tables (nbdev's worker processes import it with the filter)."""
+"""The API reference: nbdev adds `show_doc(name)` for exported functions and classes, `DocFilter` one for each public
+method of a class. Importing this module exchanges what draws an entry: nbdev's workers import it with the filter."""
 import ast
 import re
 from importlib import import_module
-from inspect import Parameter, formatannotation
 from itertools import groupby
 
 import nbdev.showdoc
-from fastcore.docments import DocmentTbl, DocmentText, ann_parts, docments
 from fastcore.nbio import mk_cell
 from nbdev.config import get_config
 from nbdev.doclinks import NbdevLookup, _lineno
 from nbdev.process import Processor
 from nbdev.processors import FilterDefaults, add_links, add_show_docs, exec_show_docs, rm_export
 
-
-empty = Parameter.empty
 MARKUP = re.compile(r"(`[^`]*`)|<(?=[/\w])")
 NAME_LINK = re.compile(r"\[`(\w+)`\]\(https?://[^)]*\.html#(?i:\1)\)")
 
 
-def literal(
-    text: str,  # Markdown, perhaps with signs such as `</s>` in it
-) -> str:  # The same with those signs as a browser shows them; code is left as it is
-    "What a browser would take for markup is text."
-    return MARKUP.sub(lambda m: m[1] or "&lt;", text)
-
-
-def short_type(
-    anno,  # An annotation: a type, or a string
-):  # How a reader would write it, such as `tuple[Tensor, Tensor]`; empty where there is none
-    "Write a type without its modules."
-    if anno is empty:
-        return empty
-    return re.sub(r"\b(?:[A-Za-z_]\w*\.)+(\w+)", r"\1", anno if isinstance(anno, str) else formatannotation(anno))
-
-
-def documented(
-    sym,  # A function, method or class
-):  # Name -> annotation, default and comment, of each parameter and of `return`
-    "Read the parameters of `sym`, with the comments beside them."
-    params = docments(sym, full=True, args_kwargs=True)
-    params.pop("self", None)
-    for p in params.values():
-        guessed = p.anno is type(None)  # what fastcore makes of an unannotated `x=None`
-        p.anno = empty if guessed else short_type(ann_parts(p.anno)[0])
-        p.docment = empty if p.docment is None else p.docment
-    return params
-
-
-class Signature(DocmentText):
-    "A signature without comments: the table below it tells them."
-
-    def __init__(self, sym):
-        super().__init__(sym, maxline=64, docstring=False)
-        self.dm = documented(sym)
-
-    @property
-    def params(self):
-        return [(text, None) for text, _ in super().params]
-
-    @property
-    def _ret_str(self):
-        return super()._ret_str.partition(" # ")[0]
-
-
-class ParamTable(DocmentTbl):
-    "Every parameter and the result, with or without a comment."
-
-    def __init__(self, sym):
-        super().__init__(sym)
-        self.dm = documented(sym)
-
-    def _repr_markdown_(self):
-        if not (self.params or self.has_return):
-            return ""
-        rows = [self.hdr_str, self.params_str, self.return_str if self.has_return else ""]
-        return literal("\n".join(row for row in rows if row))
-
-
-def line_of(
-    name: str,  # A function, method or class with its module: `package.module.Class.method`
-) -> int | None:  # Its line in the module's file; None if it is not found
-    "Find a definition, which nbdev looks for under its short name alone."
+def line_of(name):
+    "The line of `package.module.Class.method` in its file: nbdev looks for it under its short name alone."
     _, file, _ = NbdevLookup()[name]
     return _lineno(name.removeprefix(file.removesuffix(".py").replace("/", ".") + "."), file)
 
 
-class TableRenderer(nbdev.showdoc.BasicMarkdownRenderer):
-    "`show_doc` with a parameter table under the signature."
+class Entry(nbdev.showdoc.BasicMarkdownRenderer):
+    "nbdev's entry, in which signs such as `</s>` are text, source links lead to a line, and a record has no signature."
 
     def __init__(self, sym, **kwargs):
         super().__init__(sym, **kwargs)
-        self.is_made = getattr(self.sym, "__init__", None) is not object.__init__  # not a mere record, such as a task
-        self.docs = self.docs and literal(self.docs)
-        if self.sig:
-            self.dm = Signature(self.sym)
+        self.docs = self.docs and MARKUP.sub(lambda m: m[1] or "&lt;", self.docs)  # code is left as it is
 
     def _repr_markdown_(self):
-        text = super()._repr_markdown_()
-        if not self.is_made:
+        text = super()._repr_markdown_().replace(":NoneType=None", "=None")  # what nbdev takes a bare default to say
+        if getattr(self.sym, "__init__", None) is object.__init__:  # a mere record, such as a task, is not made
             text = text.replace(f"```python\n{self.dm}\n```\n\n", "")
-        if "#LNone" in text:
-            line = line_of(self.fn)
-            text = text.replace("#LNone", f"#L{line}" if line else "", 1)
-        table = ParamTable(self.sym)._repr_markdown_() if self.sig and self.is_made else ""
-        return text + ("\n\n" + table if table else "")
+        return text.replace("#LNone", f"#L{line_of(self.fn)}", 1) if "#LNone" in text else text
 
 
-nbdev.showdoc.BasicMarkdownRenderer = TableRenderer
+nbdev.showdoc.BasicMarkdownRenderer = Entry
 
 
-def public_methods(
-    cls: ast.ClassDef,  # A class, as parsed from a cell
-) -> list[str]:  # `Class.method` for each method a reader may call, in order
-    "Name the public methods of a class, but for those of which nothing is said: their code stands above."
+def public_methods(cls):
+    "`Class.method` for each public method of a class, but for those of which nothing is said: their code stands above."
     defs = [d.name for d in cls.body if isinstance(d, (ast.FunctionDef, ast.AsyncFunctionDef)) and says_something(d)]
     return [f"{cls.name}.{name}" for name in dict.fromkeys(defs) if not name.startswith("_") or name == "__call__"]
 
 
-def says_something(
-    function: ast.FunctionDef,
-) -> bool:  # Has it a docstring, or types?
-    "Whether a method's entry would tell more than its name."
+def says_something(function):
+    "Whether a method's entry would tell more than its name: it has a docstring, or types."
     typed = [a.annotation for a in function.args.args] + [function.returns]
     return ast.get_docstring(function) is not None or any(typed)
 
 
-def shown_name(
-    tree: ast.AST,  # A statement of a cell
-) -> str | None:  # What `show_doc(...)` shows there, such as `Class.method`; None for other statements
-    "Read the argument of a `show_doc` call."
+def shown_name(tree):
+    "What a statement such as `show_doc(Class.method)` shows; None for other statements."
     call = getattr(tree, "value", None)
     is_show = isinstance(call, ast.Call) and getattr(call.func, "id", None) == "show_doc" and call.args
     return ast.unparse(call.args[0]) if is_show else None
@@ -190,10 +110,8 @@ class exec_in_module(exec_show_docs):
             self.k.run_cell(f"import {module}; __name__ = '{module}'")
 
 
-def has_entry(
-    name:str,  # Of a function or class of the library
-) -> bool:  # Does its lesson show it? Not what it exports for other lessons only, or keeps private
-    "Whether a name stands in the API."
+def has_entry(name):
+    "Whether a name of the library is in the API: what a lesson exports for others only, or keeps private, is not."
     _, file, _ = NbdevLookup()[name]
     return name in import_module(file.removesuffix(".py").replace("/", ".")).__all__
 

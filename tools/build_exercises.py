@@ -13,25 +13,24 @@ from transformer_nb.course.exercises import begin, exercises, find, is_first, ma
 NBS = Path(__file__).parents[1] / 'nbs'
 
 
+def the_cell(cells, kind, text):
+    "The one cell of that kind that has this text."
+    found = [c for c in cells if c['cell_type'] == kind and text in text_of(c)]
+    if len(found) != 1: raise SystemExit(f'{text!r} stands in {len(found)} {kind} cells, not in one')
+    return found[0]
+
+
 def replace_end(cells, start, text):
     "In the one Markdown cell that has this text, everything from there on becomes the new text."
-    found = [c for c in cells if c['cell_type'] == 'markdown' and start in text_of(c)]
-    if len(found) != 1: raise SystemExit(f'{start!r} stands in {len(found)} cells, not in one')
-    found[0]['source'] = (text_of(found[0]).split(start)[0] + text).splitlines(True)
-
-
-def replace_stub(cells, id):
-    "The code cell with the question becomes the stub and the question."
-    found = [c for c in cells if c['cell_type'] == 'code' and f"check('{id}'," in text_of(c)]
-    if len(found) != 1: raise SystemExit(f"check('{id}', …) stands in {len(found)} code cells, not in one")
-    found[0]['source'] = begin(find(id)).splitlines(True)
+    cell = the_cell(cells, 'markdown', start)
+    cell['source'] = (text_of(cell).split(start)[0] + text).splitlines(True)
 
 
 def rewrite(cells, tasks):
     "All exercises of a lesson, in its cells."
     for e in filter(is_first, tasks):
         replace_end(cells, f'**{e.id} Your turn first', markdown(e))
-        replace_stub(cells, e.id)
+        the_cell(cells, 'code', f"check('{e.id}',")['source'] = begin(e).splitlines(True)  # stub and question
     last = [e for e in tasks if not is_first(e)]
     how = f"Compare your answer with `check`, for example `check('{last[0].id}', ...)`."
     replace_end(cells, '## Exercises\n', '\n\n'.join(['## Exercises', how, *map(markdown, last)]))

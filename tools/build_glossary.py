@@ -7,7 +7,7 @@ import json
 import re
 import sys
 
-from build_languages import NAMES, NBS, missing
+from build_languages import NAMES, NBS, gaps, missing
 from notebooks import read, text_of, written
 
 NOTEBOOK = NBS / 'glossary.ipynb'
@@ -56,9 +56,7 @@ def sections():
 def faults(language):
     "Texts without translation, and translations without text."
     wanted = [text for heading, rows in sections() for text in (heading, *(row[-1] for row in rows))]
-    texts = texts_of(language)
-    found = [f'{language}: not translated: {text}' for text in wanted if text not in texts]
-    return found + [f'{language}: its English is gone: {text}' for text in texts if text not in wanted]
+    return gaps(language, wanted, texts_of(language))
 
 
 def rewritten():

@@ -350,11 +350,15 @@ def page(language):
     return written(made([text_cell(text, f'{i:08x}') for i, text in enumerate(texts)]))
 
 
+def gaps(where, wanted, table):
+    "Texts without translation, and translations of texts that are no more."
+    found = [f'{where}: not translated: {text}' for text in wanted if text not in table]
+    return found + [f'{where}: its English is gone: {text}' for text in table if text not in wanted]
+
+
 def faults(language):
-    "General words without translation, and translations of words that are no more."
-    wanted, table = english(), translations(language)
-    found = [f'{language}: not translated: {text}' for text in wanted if text not in table]
-    return found + [f'{language}: its English is gone: {text}' for text in table if text not in wanted]
+    "Of the general words, which may not wait."
+    return gaps(language, english(), translations(language))
 
 
 def waiting(language):
@@ -369,10 +373,8 @@ def waiting(language):
 
 
 def stale(language, number):
-    "The same of a lesson's prose, which may wait."
-    wanted, table = prose(number), texts_of(language, number)
-    found = [f'{language}/{number}: not translated: {text}' for text in wanted if text not in table]
-    return found + [f'{language}/{number}: its English is gone: {text}' for text in table if text not in wanted]
+    "Of a lesson's prose, which may wait."
+    return gaps(f'{language}/{number}', prose(number), texts_of(language, number))
 
 
 def main():

@@ -1,9 +1,14 @@
-"""Take the README's pictures of the built site: `python tools/build_pictures.py`, after `make docs`, with chromium."""
+"""Take the README's pictures of the built site, and the card beside links to it, which `tools/share.svg` draws:
+`python tools/build_pictures.py`, after `make docs`, with chromium."""
+from pathlib import Path
+
 from nbdev.config import get_config
 from PIL import Image
 
 from browser import Browser, served
 
+TOOLS = Path(__file__).parent
+FONT = "[...document.fonts].every(font => font.status === 'loaded')"
 ALONE = """
 const sentences = document.querySelector("#live select")
 sentences.value = 6 // in which German orders the words otherwise
@@ -15,10 +20,10 @@ main { padding: 0 !important }
 #live { max-width: none; min-height: 100vh; margin: 0; border: 0; border-radius: 0 }</style>`)"""
 
 
-def photograph(browser, page, file, width, height, change=""):
-    "Take a picture of a page of the site as a reader sees it who has a light screen, after a script's `change`."
+def photograph(browser, page, file, width, height, there, change=""):
+    "Take a picture of a page in a light screen, when what it needs is `there`, after a script's `change`."
     browser.open(page, width, height)
-    browser.until("document.querySelector('#live .live-said')")
+    browser.until(there)
     browser.execute_script(change)
     browser.save_screenshot(file)
     few = Image.open(file).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
@@ -26,12 +31,15 @@ def photograph(browser, page, file, width, height, change=""):
 
 
 def main():
-    "Both pictures: the first screen, and the live sentence alone."
-    cfg = get_config()
+    "The card, the first screen, and the live sentence alone."
+    cfg, live = get_config(), "document.querySelector('#live .live-said')"
     images = cfg.nbs_path / "images"
-    with served(cfg.doc_path) as address, Browser() as browser:
-        photograph(browser, f"{address}/index.html", images / "site.png", 1280, 836)
-        photograph(browser, f"{address}/index.html", images / "live.png", 560, 650, ALONE)
+    with Browser() as browser:
+        with served(TOOLS) as address:
+            photograph(browser, f"{address}/share.svg", TOOLS / "site_libs/share.png", 1200, 630, FONT)
+        with served(cfg.doc_path) as address:
+            photograph(browser, f"{address}/index.html", images / "site.png", 1280, 836, live)
+            photograph(browser, f"{address}/index.html", images / "live.png", 560, 650, live, ALONE)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """What axe-core, a checker of accessibility, and the width of a phone say about every page of a site, in both themes.
-Run: `python tools/site_axe.py _docs`. It prints counts by impact, and fails for what is critical or serious."""
+Run: `python tools/site_axe.py _docs`. It prints what is critical or serious, and fails for it."""
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 from axe_core_python.selenium import Axe
@@ -46,23 +45,10 @@ def complaints(answer):
         yield f"{answer['page']}: {answer['wide']} pixels wider than a phone of {PHONE}"
 
 
-def counts(answers):
-    "How many places each theme has, by impact and by rule."
-    total = {theme: Counter() for theme in THEMES}
-    for answer in answers:
-        for theme, count in total.items():
-            for fault in answer[theme]:
-                count[fault["impact"], fault["id"]] += len(fault["nodes"])
-    return total
-
-
 if __name__ == "__main__":
     folder = sys.argv[1]
     with Browser() as browser:
         answers = list(look(browser, folder, sys.argv[2:] or pages_of(folder)))
-    for theme, count in counts(answers).items():
-        for (impact, rule), n in sorted(count.items()):
-            print(f"{theme:6} {impact:9} {rule:32} {n}")
     grave = [line for answer in answers for line in complaints(answer)]
     print(*grave, sep="\n")
     sys.exit(bool(grave))

@@ -2,21 +2,18 @@
 fills; links between a lesson and its section in other languages; and the blank course to download."""
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 
 from notebooks import text_of
 from site_rewrites import LANGS, SiteError
 
 EXERCISE = re.compile(r"^\*\*(\w+\.\d+)(?= )", re.M)  # the title of an exercise, at the start of a line
 HEADING = re.compile(r"^## (?:Exercises|練習問題|练习|연습 문제)$", re.M)
-EXERCISE_TEXT = re.compile(r"(?:(?!<summary>Solution|^\*\*[\w.]*\d).)+", re.M | re.S)
-HINT = "<summary>Hint</summary>"
 NOT_BEGUN = re.compile(r'"text/plain": \[?"\d\d\w?\.\d+ ○ [^"]*"')
 TABSET = re.compile(r"^(:::+) \{\.panel-tabset\}\s+## English$.*?^\1$", re.M | re.S)  # the summary in four languages
 
@@ -71,12 +68,11 @@ def rewrite_cells(path, mark, *args):
 
 
 def mark_lesson(cells, ids, others):
-    """A place for a tick at each exercise, one for their count, numbers for its hints, and the links to the other
-    languages; that a reader has not begun an exercise is told in Jupyter alone."""
+    """A place for a tick at each exercise, one for their count, and the links to the other languages; that a reader has
+    not begun an exercise is told in Jupyter alone."""
     for cell in cells:
         if NOT_BEGUN.search(json.dumps(cell.get("outputs", ""), ensure_ascii=False)):
             cell["outputs"] = []
-    number_hints(cells)
     if ids:
         mark_exercises(cells, ids)
         rewrite_texts(cells, lambda text: HEADING.sub(lambda m: f"{m[0]}\n\n{count_of(ids)}", text))
@@ -91,15 +87,6 @@ def rewrite_texts(cells, change):
     for cell in cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = change(text_of(cell))
-
-
-def number_hints(cells):
-    "Number the hints of an exercise that has several; an exercise ends with its solution, or where the next begins."
-    def numbered(m):
-        count = m[0].count(HINT)
-        number = iter(range(1, count + 1))
-        return re.sub(HINT, lambda h: f"<summary>Hint {next(number)}</summary>", m[0]) if count > 1 else m[0]
-    rewrite_texts(cells, lambda text: EXERCISE_TEXT.sub(numbered, text))
 
 
 def tick_of(id):
@@ -144,21 +131,10 @@ def lesson_pages(lessons, renamed):
 # ---- the blank course
 
 def add_blank(cfg, out):
-    "Write the blank course into the site, as one file that is the same whenever it is made from the same sources."
+    "Write the blank course into the site, as one file."
     tool = cfg.config_path / "tools/build_blank.py"
     if not tool.exists():
         return
     with tempfile.TemporaryDirectory() as tmp:
-        folder = Path(tmp) / "blank"
-        subprocess.run([sys.executable, tool, folder], check=True, stdout=subprocess.DEVNULL)
-        zip_folder(folder, out / "blank.zip")
-
-
-def zip_folder(folder, file):
-    "Pack a folder: sorted, all files of one age, without what Python keeps for itself."
-    with zipfile.ZipFile(file, "w") as packed:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                entry = zipfile.ZipInfo(path.relative_to(folder.parent).as_posix(), (2000, 1, 1, 0, 0, 0))
-                entry.external_attr = 0o644 << 16
-                packed.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        subprocess.run([sys.executable, "-B", tool, f"{tmp}/blank"], check=True, stdout=subprocess.DEVNULL)
+        shutil.make_archive(out / "blank", "zip", tmp, "blank")

@@ -1,6 +1,6 @@
-"""What makes the site a reference: each page again as Markdown (`attention.html.md`), `llms.txt`, `llms-full.txt`, the
-addresses that search engines ask for, the page for what is not there, and at the top of each lesson its links (Colab,
-notebook, source), the paper's sections and the map.
+"""What makes the site a reference: each page again as Markdown (`attention.html.md`), `llms.txt`, the addresses that
+search engines ask for, the page for what is not there, and at the top of each lesson its links (Colab, notebook,
+source), the paper's sections and the map.
 
 smalldocs makes Markdown, too (`llms-txt`), but under other names, with each picture as a file once more, with the
 scripts of the viewers in the text, and with an index in the order of the alphabet. So only its converter is used."""
@@ -115,17 +115,14 @@ def lesson_map(page, to_root):
 # ---- files beside the pages
 
 def write_reference(cfg, work, out, renamed):
-    "Write the Markdown of all pages, the lists for language models, and the notebooks to download."
+    "Write the Markdown of all pages, the list for language models, and the notebooks to download."
     nbs = {new: read(work / new) for new in renamed.values()}
     for new, nb in nbs.items():
         (out / twin_of(new)).write_text(markdown(nb, new))
     sections = [*listed(yaml.safe_load((work / "sidebar.yml").read_text())["website"]["sidebar"]["contents"])]
     (out / "llms.txt").write_text(index(sections, nbs, cfg))
-    lessons = [new for old, new in renamed.items() if is_lesson(old)]
-    course = [new for _, pages in sections for new in pages if new in lessons and "/" not in new and new not in GROUND]
-    (out / "llms-full.txt").write_text("\n\n".join(markdown(essence(nbs[new]), new) for new in course))
-    for old, new in renamed.items():
-        if new in lessons:
+    for old in renamed:
+        if is_lesson(old):
             (out / "notebooks" / old).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(cfg.nbs_path / old, out / "notebooks" / old)
     sitemap = out / "sitemap.xml"
@@ -164,8 +161,7 @@ def index(sections, nbs, cfg):
             entry = f"- [{title}]({address(twin_of(page), cfg)}){about}"
             (aside if page.startswith(ASIDE) else lines).append(entry)
     title, description = front(nbs["index.ipynb"])
-    head = [f"# {title}", "", f"> {description}", "", f"All lessons in one file: {address('llms-full.txt', cfg)}"]
-    return "\n".join([*head, *lines, "", "## Optional", "", *aside, ""])
+    return "\n".join([f"# {title}", "", f"> {description}", *lines, "", "## Optional", "", *aside, ""])
 
 
 # ---- Markdown
@@ -181,7 +177,6 @@ NOISE = {  # what a page needs and a reader of Markdown does not, outside code
     re.compile(r"[ \t]*\{#[^}\n]*\}[ \t]*$", re.M): "",  # the id of a heading
     re.compile(r"(\]\((?![a-z]+:)[^()\s#]+)\.(?:ipynb|html)(?=[#)])"): r"\1.html.md",
 }
-TABS = re.compile(r"^:::+ \{\.panel-tabset[^\n]*\s+## English$(.*?)^## .*?^:::+$", re.M | re.S)
 
 
 def plain(text):
@@ -222,31 +217,3 @@ def plain_output(out, code, page):
     else:
         return out
     return {"output_type": "display_data", "data": {"text/markdown": shown}, "metadata": {}}
-
-
-def essence(nb):
-    "A lesson without exercises, summaries in other languages, the code of its figures, and what the API says again."
-    cells, in_exercises = [], False
-    for cell in nb["cells"]:
-        source = text_of(cell)
-        if cell["cell_type"] == "markdown" and (headings := re.findall(r"^## .*", source, re.M)):
-            in_exercises = headings[-1].strip() == "## Exercises"
-        if in_exercises or source.startswith("#| echo: false") and "show_doc(" in source:
-            continue
-        if re.search(r"^#\| *code-fold: *true", source, re.M):
-            source = f"#| echo: false\n{source}"
-        cells.append(cell | {"source": TABS.sub(r"\1", source)})
-    return nb | {"cells": cells}
-
-
-# ---- checks
-
-def check_reference(folder):
-    "Say what a reader of Markdown would miss in the site."
-    for page in sorted(folder.rglob("*.html")):
-        name = page.relative_to(folder).as_posix()
-        if name != "404.html" and not page.with_name(f"{page.name}.md").exists():
-            yield f"{name}: has no Markdown beside it"
-    for name in ("llms.txt", "llms-full.txt", "sitemap.xml"):
-        if not (folder / name).exists():
-            yield f"{name} is missing"

@@ -692,7 +692,8 @@ def markdown(
     about = f"{exercise.kind}, level {exercise.level}, {exercise.minutes} minutes"
     text = f"**{exercise.id} {first}{title}** ({about}). {flowing(task)}\n"
     if options := choices(getattr(exercise, 'options', {})): text += '\n' + options
-    folds = [fold('Hint', hint) for hint in exercise.hints]
+    numbers = [f' {n}' for n in range(1, len(exercise.hints) + 1)] if len(exercise.hints) > 1 else ['']
+    folds = [fold(f'Hint{n}', hint) for n, hint in zip(numbers, exercise.hints)]
     if not is_first(exercise): folds.append(fold('Solution', solution_text(exercise, flowing(exercise.solution or ''))))
     return '\n\n'.join([text.strip(), *folds])
 
