@@ -560,7 +560,7 @@ def progress():
 def export(
     model:str,                  # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
     to:str='marian',            # marian (for Hugging Face's library), ctranslate2, or onnx
-    out:str='exported',         # Folder to write; an older export there is replaced
+    out:str='exported',         # Folder to write, new
     quantization:str|None=None  # For ctranslate2: int8, float16, ... (default: float32)
 ):
     "Write a model for other programs."
