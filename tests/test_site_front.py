@@ -209,7 +209,8 @@ def variables(dark):
     "The colours of a theme: what the dark one does not set stays as in the light one."
     css = (CSS_FOLDER / "identity.css").read_text() + (CSS_FOLDER / "colors.css").read_text()
     found = {}
-    for selector, inside in slim.blocks(slim.COMMENT.sub("", css)):
+    for selector, inside in re.findall(r"([^{}]*)\{([^{}]*)\}", re.sub(r"/\*.*?\*/", "", css, flags=re.S)):
+        selector = selector.strip()
         if selector.startswith(":root") or dark and selector.startswith(("html[data-scheme", ".quarto-dark")):
             found |= dict(re.findall(r"(--[\w-]+): (#\w+)", inside))
     return found
