@@ -187,9 +187,12 @@ def test_pictures_are_light_and_have_words():
         assert 10_000 < (ROOT / "nbs" / file).stat().st_size < 150_000
 
 
-def test_pictures_are_shown_wherever_the_readme_is():
-    text = build_readme.repo_links("[![A](images/a.png)](https://s) [b](b.ipynb)", "nbs", "https://h/o/r/blob/main")
-    assert text == (
+def test_pictures_are_shown_wherever_the_readme_is(tmp_path):
+    cell = dict(cell_type="markdown", metadata={}, source=["[![A](images/a.png)](https://s) [b](b.ipynb)"])
+    (tmp_path / "nbs").mkdir()
+    (tmp_path / "nbs/index.ipynb").write_text(json.dumps(dict(cells=[cell], metadata={})))
+    text = build_readme.readme(tmp_path / "nbs/index.ipynb", "https://h/o/r/blob/main")
+    assert text.splitlines()[-1] == (
         "[![A](https://h/o/r/raw/main/nbs/images/a.png)](https://s) [b](https://h/o/r/blob/main/nbs/b.ipynb)"
     )
 
