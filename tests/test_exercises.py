@@ -480,7 +480,8 @@ def test_the_blank_course_says_how_to_begin(blank):
     n = sum(bool(e.builds) for e in ALL)
     first = re.search(r'the first is in `(nbs/[\w.]+)`', start)[1]
     assert f'{n} functions and classes' in start and (blank/first).exists()
-    assert 'make lab' in start and ".venv/bin/python -m pip install -c constraints.txt -e '.[dev]'" in start
+    pip = '.venv/bin/python -m pip install -c constraints.txt'
+    assert 'make lab' in start and f"{pip} 'pip>=25.1'\n{pip} -e '.[interop]' --group dev\n" in start
     assert (blank/'constraints.txt').exists() and f'nbdev-test --path-re {first.removeprefix("nbs/")}' in start
 
 
