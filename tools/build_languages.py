@@ -91,6 +91,7 @@ def captions_of(sources):
     return [caption for _, text in found for caption in listed(text)]
 
 
+@cache
 def spoken():
     "What `check`, `hint`, tasks and widgets say in general words: the texts that are given to `localized`."
     trees = [ast.parse(path.read_text(encoding='utf-8')) for path in sorted(COURSE.rglob('*.py'))]
