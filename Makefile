@@ -43,7 +43,6 @@ export: .venv/ready
 	$(BIN)/nbdev-export
 	$(BIN)/python tools/build_exercises.py
 	$(BIN)/python tools/build_glossary.py
-	$(BIN)/python tools/build_languages.py
 	$(BIN)/python tools/build_readme.py
 
 # One notebook, after an edit: NB=01_attention, NB=data/03_shards

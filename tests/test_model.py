@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from transformer_nb.config import PRESETS
 from transformer_nb.core import InputError
 from transformer_nb.course import followed
+from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.parts.look_inside import attention_maps
 from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig, preset
 
@@ -262,6 +263,12 @@ def test_wrong_configuration(wrong, named):
 
 def test_any_heads_with_given_widths():
     assert (c := TransformerConfig(d_model=100, h=7, d_k=10, d_v=12)).d_k == 10 and c.d_v == 12
+
+
+@pytest.mark.parametrize('given, d_k, d_v', [({}, 4, 4), ({'d_k': 2}, 2, 4), ({'d_v': 2}, 4, 2)])
+def test_a_width_that_is_not_given_is_the_papers_whatever_the_other_is(given, d_k, d_v):
+    alone = MultiHeadAttention(16, 4, **given)
+    assert (alone.d_k, alone.d_v) == (d_k, d_v) and alone.W_o.in_features == 4*d_v
 
 
 def test_configuration_is_frozen():
