@@ -18,7 +18,7 @@ from transformer_nb.train.costs import matmul_rate
 try:
     import IPython.core.application
     import IPython.core.magics.execution
-    import IPython.core.oinspect
+    import IPython.core.oinspect  # noqa: F401
     import matplotlib_inline.backend_inline  # noqa: F401
     import nbdev.test  # noqa: F401
 except ImportError: pass  # not installed where the oldest versions are tried
