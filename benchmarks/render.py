@@ -257,7 +257,8 @@ def readers(name):
 @cache
 def code_of_lessons():
     "Every notebook with its code, read once."
-    paths = [path for path in sorted(LESSONS.rglob('*.ipynb')) if not {'languages', '.ipynb_checkpoints'} & {*path.parts}]
+    left_out = {'languages', '.ipynb_checkpoints'}
+    paths = [path for path in sorted(LESSONS.rglob('*.ipynb')) if not left_out & set(path.parts)]
     cells = [json.loads(path.read_text(encoding='utf-8'))['cells'] for path in paths]
     return [(path, '\n'.join(''.join(cell['source']) for cell in its if cell['cell_type'] == 'code'))
             for path, its in zip(paths, cells)]
