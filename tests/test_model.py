@@ -12,6 +12,7 @@ from transformer_nb.core import InputError
 from transformer_nb.course import followed
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.parts.look_inside import attention_maps
+from transformer_nb.positional_encoding import PositionalEncoding
 from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig, preset
 
 V, PAD, BOS = 20, 0, 1
@@ -306,6 +307,14 @@ def test_too_long_sequence(kind):
             and f'max_len {longest}' in str(error.value)
             and '\n' not in str(error.value)
         )
+
+
+@pytest.mark.parametrize('learned', [False, True])
+def test_positions_end_with_the_table_wherever_they_begin(learned):
+    "One row of it too few would be added to both positions."
+    positions, two = PositionalEncoding(16, 10, learned), torch.zeros(1, 2, 16)
+    close(positions(two, start=8)[0], positions.table[8:10])
+    with pytest.raises(InputError): positions(two, start=9)
 
 
 # --- Attention maps
