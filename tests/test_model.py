@@ -317,6 +317,11 @@ def test_positions_end_with_the_table_wherever_they_begin(learned):
     with pytest.raises(InputError): positions(two, start=9)
 
 
+def test_learned_positions_begin_as_loud_as_embeddings():
+    torch.manual_seed(0)
+    assert PositionalEncoding(64, 500, learned=True).table.std().item() == pytest.approx(64**-.5, rel=.02)
+
+
 # --- Attention maps
 
 @variants
