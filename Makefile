@@ -18,7 +18,7 @@ LOCK := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 # Nothing is compiled ahead: Python does it for what is imported, once. Where the environment forbids it to keep that,
 # each of the hundreds of processes that tests start would compile torch anew, for two seconds.
 export PYTHONDONTWRITEBYTECODE :=
-INSTALL := $(LOCK) $(BIN)/pip install -q --disable-pip-version-check --no-compile -e
+PIP := $(LOCK) $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 
 # Everything lives in .venv, in two stages: what the library needs, and with it all that notebooks, tests and the site
 # need. Each has a stamp, which is renewed when the dependencies change.
@@ -26,11 +26,12 @@ INSTALL := $(LOCK) $(BIN)/pip install -q --disable-pip-version-check --no-compil
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(INSTALL) .
+	$(PIP) -e .
 	touch $@
 
 .venv/ready: .venv/library
-	$(INSTALL) '.[dev]'
+	$(PIP) 'pip>=25.1'  # older ones, such as Python 3.11 brings, know no --group
+	$(PIP) -e '.[interop]' --group dev
 	touch $@
 
 OUT ?= runs/demo
@@ -41,7 +42,6 @@ export: .venv/ready
 	$(BIN)/nbdev-export
 	$(BIN)/python tools/build_exercises.py
 	$(BIN)/python tools/build_glossary.py
-	$(BIN)/python tools/build_languages.py
 	$(BIN)/python tools/build_readme.py
 
 # One notebook, after an edit: NB=01_attention, NB=data/03_shards
@@ -71,19 +71,20 @@ BLANK ?= blank
 blank: .venv/ready
 	$(BIN)/python tools/build_blank.py $(BLANK)
 
-bench: .venv/ready
-	$(BIN)/python -c 'import transformers' 2>/dev/null || $(INSTALL) '.[bench]'
+bench: .venv/library
+	$(BIN)/python -c 'import transformers, ctranslate2' 2>/dev/null || \
+	  { $(PIP) 'pip>=25.1' && $(PIP) -e . --group bench; }
 	$(BIN)/python benchmarks/train_speed.py $(ARGS)
 
 hooks: .venv/ready
 	$(BIN)/nbdev-install-hooks
 
-# Pins of every distribution, for all extras, systems and versions of Python; uv is no part of .venv: pip install uv.
+# Pins of every distribution, for all extras, groups, systems and versions of Python; uv is no part of .venv: pip install uv.
 # ARGS=--upgrade renews them all, ARGS='-P ruff' one; without it what is pinned stays. What torch brings for GPUs is
 # left out: torch pins it itself, and another build of torch brings another.
 lock:
-	uv pip compile -q --universal --python-version 3.11 --all-extras --no-annotate --custom-compile-command 'make lock' \
-	  $(ARGS) pyproject.toml -o constraints.txt
+	uv pip compile -q --universal --python-version 3.11 --all-extras --group dev --group bench --group ci --no-annotate \
+	  --custom-compile-command 'make lock' $(ARGS) pyproject.toml -o constraints.txt
 	grep -Ev '^(cuda|nvidia|triton)' constraints.txt > constraints.tmp && mv constraints.tmp constraints.txt
 
 clean:

@@ -1,6 +1,6 @@
 """Speed and memory of decoding: ours beside Hugging Face Marian and CTranslate2, in one run, with the same weights.
 
-    pip install -e .[bench]
+    pip install -e . --group bench
     python benchmarks/decode_speed.py --preset base --json
     python benchmarks/decode_speed.py --preset base --search greedy --batch 1 32 --only Marian
 

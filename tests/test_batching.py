@@ -1,7 +1,7 @@
 """What must hold for every stream of batches: each pair once an epoch, the same steps for any number of processes,
 resumed anywhere, made in another thread."""
 import threading
-from itertools import chain, count, islice
+from itertools import chain, count, islice, pairwise
 
 import numpy as np
 import pytest
@@ -91,6 +91,8 @@ def test_cut_keeps_order_and_budget(lengths, budget, seed):
     assert list(chain(*batches)) == order.tolist()
     assert all(batches) and all(type(i) is int for i in chain(*batches))
     for batch in batches: assert len(batch) == 1 or len(batch)*max(lengths[i] for i in batch) <= budget
+    for batch, (following, *_) in pairwise(batches):  # which would not have fitted
+        assert (len(batch) + 1)*max(lengths[i] for i in [*batch, following]) > budget
 
 
 # --- Epochs

@@ -36,6 +36,21 @@ def one_step(model, optimizer):
     optimizer.step()
 
 
+def test_a_snapshot_that_is_a_copy_stays_as_it_was():
+    "Training goes on while it is written, and changes weights and moments in place."
+    model = make()
+    optimizer = adam(model)
+    one_step(model, optimizer)
+    files = checkpoints.snapshot(model, optimizer=optimizer, copy=True)
+    held = {name: tensors for name, tensors in files.items() if name.endswith('.safetensors')}
+    before = {name: {key: value.clone() for key, value in tensors.items()} for name, tensors in held.items()}
+    one_step(model, optimizer)
+    assert len(before) == 2 and not torch.equal(model.state_dict()['embedding.weight'],
+                                                before['model.safetensors']['embedding.weight'])
+    for name, tensors in held.items():
+        for key, value in tensors.items(): assert torch.equal(value, before[name][key]), (name, key)
+
+
 @pytest.fixture(scope='module')
 def tokenizer(): return train_tokenizer(["a dog runs .", "ein Hund läuft ."])
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import requires, version
+from itertools import chain
 
 import pytest
 from conftest import ROOT
@@ -64,33 +65,48 @@ def pins():
 def normal(name): return re.sub('[-_.]+', '-', name).lower()
 
 
-def needed(name, extras=('',), found=None):
-    "All distributions that one needs here, with these extras."
+PYPROJECT = tomllib.loads((ROOT/'pyproject.toml').read_text())
+
+
+def group(name):
+    "The lines of a group of dependencies, with those of the groups that it includes."
+    for line in PYPROJECT['dependency-groups'][name]:
+        if isinstance(line, str): yield line
+        else: yield from group(line['include-group'])
+
+
+def needed(lines, extras=('',), found=None):
+    "All distributions that these requirements bring here."
     found = {} if found is None else found
-    for line in requires(name) or []:
-        need = Requirement(line)
+    for need in map(Requirement, lines):
         if need.marker and not any(need.marker.evaluate({'extra': extra}) for extra in extras): continue
         key = normal(need.name), tuple(sorted(need.extras))
         if key in found: continue
         found[key] = version(need.name)
-        needed(need.name, need.extras or ('',), found)
+        needed(requires(need.name) or [], need.extras or ('',), found)
     return {name: number for (name, _), number in found.items()}
 
 
 def test_every_distribution_is_pinned():
     "Whatever the notebooks, tests and site need, on this system; and no build of torch, path or host is named."
     pytest.importorskip('nbdev')
-    theirs = set(needed('transformer_nb', ('', 'dev'))) - {'transformer-nb'}
+    project = PYPROJECT['project']
+    theirs = set(needed([*project['dependencies'], *project['optional-dependencies']['interop'], *group('dev')]))
     of_torch = {name for name in theirs if name.startswith(('nvidia', 'cuda', 'triton'))}  # which pins them itself
     assert len(theirs) > 100 and theirs - of_torch <= set(pins())
     assert all(re.fullmatch(r'[\w.]+', number) for number in pins().values())
 
 
 def test_the_lock_is_within_the_bounds_of_pyproject():
-    project = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']
-    asked = [*project['dependencies'], *sum(project['optional-dependencies'].values(), [])]
-    for need in map(Requirement, asked):
-        if need.name != 'transformer_nb': assert need.specifier.contains(pins()[normal(need.name)]), need
+    project, groups = PYPROJECT['project'], PYPROJECT['dependency-groups']
+    asked = [*project['dependencies'], *sum(project['optional-dependencies'].values(), []), *chain(*map(group, groups))]
+    for need in map(Requirement, asked): assert need.specifier.contains(pins()[normal(need.name)]), need
+
+
+def test_only_what_users_want_is_published_as_extras():
+    "What a clone needs is in groups."
+    assert set(PYPROJECT['project']['optional-dependencies']) == {'interop', 'data'}
+    assert set(PYPROJECT['dependency-groups']) == {'test', 'dev', 'bench', 'ci'}
 
 
 def test_the_citation_is_of_this_version():
@@ -150,7 +166,7 @@ def test_torch_comes_without_the_libraries_of_gpus():
 
 
 def test_the_systems_and_versions_that_are_named_are_tested():
-    named = tomllib.loads((ROOT/'pyproject.toml').read_text())['project']['classifiers']
+    named = PYPROJECT['project']['classifiers']
     minors = [line.rpartition(' ')[2] for line in named if ':: Python :: 3.' in line]
     assert f'python: {minors}'.replace("'", '"') in jobs(WORKFLOWS['test'])['test']
     assert 'Operating System :: OS Independent' in named
@@ -185,8 +201,9 @@ def test_pytest_is_strict(mark, module, said, tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which('make'), reason='there is no program make')
-@pytest.mark.parametrize('verb, installed', [('demo', ['.']), ('test', ['.', '.[dev]'])])
+@pytest.mark.parametrize('verb, installed', [
+    ('demo', ['-e .']), ('test', ['-e .', "'pip>=25.1'", "-e '.[interop]' --group dev"])])
 def test_make_installs_what_a_verb_needs(verb, installed, tmp_path):
     for name in ('Makefile', 'pyproject.toml', 'constraints.txt'): shutil.copy(ROOT/name, tmp_path)
     done = subprocess.run(['make', '-n', verb], cwd=tmp_path, capture_output=True, text=True)
-    assert re.findall(r" -e '?(\S+?)'?\n", done.stdout) == installed, done
+    assert re.findall(r'--no-compile (.+?)(?: +#.*)?\n', done.stdout) == installed, done

@@ -1,6 +1,7 @@
 "Decoding: the cache changes nothing, the batch changes nothing, and the search finds what there is."
 import random
-from itertools import product
+from itertools import pairwise, product
+from math import log
 
 import pytest
 import torch
@@ -277,7 +278,7 @@ def test_stopping_early_changes_nothing(alpha, nbest):
         for a, b in zip(early.run(), late.run()):
             assert [ids for _, ids in a[:nbest]] == [ids for _, ids in b[:nbest]]
         saved += late.cache.length - early.cache.length
-    assert saved >= 0
+    assert saved > 0
 
 
 # --- batches, limits, order -------------------------------------------------------------------------------------------
@@ -350,6 +351,16 @@ def test_a_search_asks_for_logits_alone(seed):
     while ids[-1] != EOS and len(ids) < 10: ids.append(int(logits[ids[-1]].argmax()))
     assert greedy(table, src) == [[token for token in ids[1:] if token != EOS]]
     assert sample(table, src, top_k=1) == greedy(table, src)
+
+
+@pytest.mark.parametrize('alpha, ids, score', [(0., [], log(.55)), (1., [3, 4, 5], log(.45)*6/9)])
+def test_a_longer_output_may_overtake_one_that_has_ended(alpha, ids, score):
+    "Empty with probability 0.55, or three certain tokens: under the length penalty these have the higher score."
+    logits = torch.full((6, 6), -60.).double()
+    logits[BOS, EOS], logits[BOS, 3] = log(.55), log(.45)
+    for token, following in pairwise([3, 4, 5, EOS]): logits[token, following] = 0.
+    (found,), = beam_search(Table(logits), torch.tensor([[3, EOS]]), 2, alpha)
+    assert found.ids == ids and found.score == pytest.approx(score)
 
 
 @pytest.mark.parametrize('most', [1, 3])

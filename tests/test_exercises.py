@@ -12,7 +12,7 @@ from math import cos, sin
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
+from conftest import ROOT, script
 
 from transformer_nb.core import InputError
 from transformer_nb.course import exercises as ex
@@ -29,9 +29,7 @@ def own_progress(tmp_path, monkeypatch):
 
 
 def test_lessons_show_what_the_source_says():
-    command = [sys.executable, 'tools/build_exercises.py', '--check']
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert script(ROOT/'tools/build_exercises.py', '--check') == (0, '')
 
 
 def test_a_lesson_out_of_step_is_noticed(tmp_path):
@@ -40,9 +38,8 @@ def test_a_lesson_out_of_step_is_noticed(tmp_path):
     for path in ROOT.glob('nbs/*.ipynb'):
         text = path.read_text().replace('Your turn first: Equation 1', 'Your turn first: Equation 2')
         (tmp_path/'nbs'/path.name).write_text(text)
-    command = [sys.executable, 'tools/build_exercises.py', '--check']
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.strip() == 'run tools/build_exercises.py for 01_attention.ipynb'
+    status, said = script(tmp_path/'tools/build_exercises.py', '--check', cwd=tmp_path)
+    assert status == 1 and said.strip() == 'run tools/build_exercises.py for 01_attention.ipynb'
 
 
 def test_ids_are_a_lesson_and_a_number():
@@ -378,7 +375,8 @@ def test_a_stub_that_raises_without_a_word_is_answered_like_an_empty_one(text):
 def blank(tmp_path_factory):
     pytest.importorskip('nbdev')  # exports what is left of the lessons
     folder = tmp_path_factory.mktemp('blank')/'course'
-    subprocess.run([sys.executable, ROOT/'tools/build_blank.py', folder], check=True, capture_output=True)
+    status, said = script(ROOT/'tools/build_blank.py', folder)
+    assert status == 0, said
     return folder
 
 
@@ -481,14 +479,14 @@ def test_the_blank_course_says_how_to_begin(blank):
     n = sum(bool(e.builds) for e in ALL)
     first = re.search(r'the first is in `(nbs/[\w.]+)`', start)[1]
     assert f'{n} functions and classes' in start and (blank/first).exists()
-    assert 'make lab' in start and ".venv/bin/python -m pip install -c constraints.txt -e '.[dev]'" in start
+    pip = '.venv/bin/python -m pip install -c constraints.txt'
+    assert 'make lab' in start and f"{pip} 'pip>=25.1'\n{pip} -e '.[interop]' --group dev\n" in start
     assert (blank/'constraints.txt').exists() and f'nbdev-test --path-re {first.removeprefix("nbs/")}' in start
 
 
 def test_nothing_is_overwritten(tmp_path):
-    done = subprocess.run([sys.executable, ROOT/'tools/build_blank.py', tmp_path], capture_output=True, text=True)
-    assert done.returncode == 1 and done.stderr.strip() == \
-        f'{tmp_path}: is there already; move it away, or name another folder'
+    status, said = script(ROOT/'tools/build_blank.py', tmp_path)
+    assert status == 1 and said.strip() == f'{tmp_path}: is there already; move it away, or name another folder'
 
 
 # The exercises for nbgrader
@@ -496,10 +494,11 @@ def test_nothing_is_overwritten(tmp_path):
 @pytest.fixture(scope='module')
 def for_class(tmp_path_factory):
     folder = tmp_path_factory.mktemp('class')/'course'
-    command = [sys.executable, ROOT/'tools/build_blank.py', '--nbgrader', folder]
-    subprocess.run(command, check=True, capture_output=True)
-    again = subprocess.run(command, capture_output=True, text=True)
-    assert again.returncode == 1 and 'is there already' in again.stderr
+    command = [ROOT/'tools/build_blank.py', '--nbgrader', folder]
+    status, said = script(*command)
+    assert status == 0, said
+    status, said = script(*command)
+    assert status == 1 and 'is there already' in said
     return {path.stem: json.loads(path.read_text())['cells'] for path in (folder/'source').glob('*/*.ipynb')}
 
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from transformer_nb.config import PRESETS
 from transformer_nb.core import InputError
 from transformer_nb.course import followed
+from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.parts.look_inside import attention_maps
+from transformer_nb.positional_encoding import PositionalEncoding
 from transformer_nb.transformer import EncoderLayer, Transformer, TransformerConfig, preset
 
 V, PAD, BOS = 20, 0, 1
@@ -179,13 +181,15 @@ def test_what_goes_into_the_stacks(kind):
 def share_of_zeros(x): return (x == 0).double().mean().item()
 
 
-def test_dropout_stands_where_the_paper_puts_it():
+@pytest.mark.parametrize('norm', ['post', 'pre'])
+def test_dropout_stands_where_the_paper_puts_it(norm):
     "§5.4: on the sum of embedding and position, and on each sub-layer's output before it is added."
     torch.manual_seed(0)
-    model, ids = build(norm='pre').train(), batch([20]*30, 0)
+    model, ids = build(norm=norm).train(), batch([20]*30, 0)
     assert abs(share_of_zeros(model.embed(ids)) - SMALL['dropout']) < .02
     x = torch.zeros(30, 20, 16, dtype=torch.float64)
     for residual in (*model.encoder[0].residuals, *model.decoder[-1].residuals):
+        if norm == 'post': residual.norm = torch.nn.Identity()  # which would move what is zero
         assert abs(share_of_zeros(residual(x, torch.ones_like)) - SMALL['dropout']) < .02
     model.eval()
     assert share_of_zeros(model.embed(ids)) < .01 and share_of_zeros(residual(x, torch.ones_like)) == 0
@@ -264,6 +268,12 @@ def test_any_heads_with_given_widths():
     assert (c := TransformerConfig(d_model=100, h=7, d_k=10, d_v=12)).d_k == 10 and c.d_v == 12
 
 
+@pytest.mark.parametrize('given, d_k, d_v', [({}, 4, 4), ({'d_k': 2}, 2, 4), ({'d_v': 2}, 4, 2)])
+def test_a_width_that_is_not_given_is_the_papers_whatever_the_other_is(given, d_k, d_v):
+    alone = MultiHeadAttention(16, 4, **given)
+    assert (alone.d_k, alone.d_v) == (d_k, d_v) and alone.W_o.in_features == 4*d_v
+
+
 def test_configuration_is_frozen():
     with pytest.raises(AttributeError): TransformerConfig().N = 3
 
@@ -297,6 +307,19 @@ def test_too_long_sequence(kind):
             and f'max_len {longest}' in str(error.value)
             and '\n' not in str(error.value)
         )
+
+
+@pytest.mark.parametrize('learned', [False, True])
+def test_positions_end_with_the_table_wherever_they_begin(learned):
+    "One row of it too few would be added to both positions."
+    positions, two = PositionalEncoding(16, 10, learned), torch.zeros(1, 2, 16)
+    close(positions(two, start=8)[0], positions.table[8:10])
+    with pytest.raises(InputError): positions(two, start=9)
+
+
+def test_learned_positions_begin_as_loud_as_embeddings():
+    torch.manual_seed(0)
+    assert PositionalEncoding(64, 500, learned=True).table.std().item() == pytest.approx(64**-.5, rel=.02)
 
 
 # --- Attention maps

@@ -15,7 +15,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def ruff(*places):
     "What ruff finds in files and folders, a line each."
-    pytest.importorskip("ruff", reason="ruff is not installed: pip install -e '.[dev]'")
+    pytest.importorskip("ruff", reason="ruff is not installed: pip install --group dev")
     command = [sys.executable, "-m", "ruff", "check", "--quiet", "--no-cache", "--output-format=concise"]
     command += ["--config", ROOT / "pyproject.toml", *places]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

