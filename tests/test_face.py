@@ -129,13 +129,8 @@ import torch
 model, ids = Transformer.from_pretrained('demo'), torch.tensor([[5, 2]])
 print(model.cfg.N if model.loss(ids, ids, ids)[0] > 0 else 'no loss')""",
     """from transformer_nb.decode.translator import Translator
-<<<<<<< HEAD
 print(4 if 'Hund' in Translator.from_pretrained('demo', 'cpu').translate('a dog runs .') else 'no dog')"""])
-def test_methods_need_no_other_import(code):
-=======
-print(4 if 'Hund' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html else 'no map')"""])
 def test_methods_need_no_other_import(code, tmp_path):
->>>>>>> tests
     "They are the class's own, wherever it is imported from."
     assert first_import(code, tmp_path) == '4\n'
 
