@@ -12,6 +12,7 @@ from site_course import minutes_of
 from site_map import figure_map
 from site_reference import colab
 from site_rewrites import SiteError
+from site_words import translations
 
 TEMPLATE = Path(__file__).parent / "front.html"
 BAR = re.compile(r'<nav [^>]*quarto-secondary-nav.*?(?=</header>)', re.S)  # on a phone, to open the sidebar
@@ -139,12 +140,14 @@ def equation():
 LIVE_SCRIPT = '<script type="module" src="../site_libs/live/live.js"></script>'
 
 
-def figure(told, to_root="", page_of=lambda page: page):
+def figure(told, to_root="", page_of=lambda page: page, words={}):
     """Figure 1 between the words that enter and those that leave, and beside it where each word looked: in the same
     places as those of live.js, so that nothing moves when they come."""
     (source, columns), (target, rows) = (words_of(told[side]) for side in ("source", "target"))
     shares = np.multiply.reduceat(np.array(told["chosen"])/1000, rows)
-    said = [f"{word}<small>{100*share:.0f} %</small>" for word, share in zip(target, shares)]
+    say = lambda text: words.get(text, text)
+    source[-1] = target[-1] = say("(end)")
+    said = [word + f"<small>{say('{n} %').format(n=round(100*share))}</small>" for word, share in zip(target, shares)]
     pieces = np.add.reduceat(np.mean(told["maps"]["cross"][-1], 0)/1000, columns, 1)
     weights = np.add.reduceat(pieces, rows)/np.diff([*rows, len(pieces)])[:, None]
     drawn = figure_map(None, to_root, page_of, stations=True)
@@ -153,13 +156,13 @@ def figure(told, to_root="", page_of=lambda page: page):
 {side(said, "de", "live-words live-out")}
 {drawn}
 <div class="live-below">{side(source, "en", "live-words live-in")}
-<p class="live-heard" lang="de">{" ".join(["(start)", *target[:-1]])}</p></div>
+<p class="live-heard" lang="de">{" ".join([say("(start)"), *target[:-1]])}</p></div>
 <form class="live-form"></form>
 <p class="live-said" aria-live="polite"></p>
 <p class="live-hint"></p>
 </div>
 <section class="live-view" aria-labelledby="live-title">
-<h2 id="live-title" class="live-title">Attention to the memory</h2>
+<h2 id="live-title" class="live-title">{say("Attention to the memory")}</h2>
 <p class="live-sentence"></p>
 <p class="live-changed" aria-live="polite"></p>
 <div class="live-equation">{equation()}</div>
@@ -173,7 +176,7 @@ def words_of(pieces):
     starts = [i for i, piece in enumerate(pieces) if piece.startswith("▁") or piece == "</s>"]
     ends = [*starts[1:], len(pieces)]
     words = ["".join(pieces[start:end]).removeprefix("▁") for start, end in zip(starts, ends)]
-    return ["(end)" if word == "</s>" else escape(word) for word in words], starts
+    return [escape(word) for word in words], starts
 
 
 def still(source, target, weights):
@@ -202,7 +205,8 @@ def with_figure(page, told, out):
     "The page of a language, which begins with the live figure; its boxes lead to lessons in that language if there are some."
     def page_of(lesson):
         return f"languages/{page.stem}/{lesson}" if (out / "languages" / page.stem / lesson).exists() else lesson
-    html, found = TITLE_END.subn(lambda m: m[0] + figure(told, "../", page_of) + LIVE_SCRIPT, page.read_text(), count=1)
+    live = figure(told, "../", page_of, translations(page.stem)) + LIVE_SCRIPT
+    html, found = TITLE_END.subn(lambda m: m[0] + live, page.read_text(), count=1)
     if not found:
         raise SiteError(f"{page.name}: no title block")
     return html

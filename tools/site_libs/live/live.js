@@ -527,7 +527,7 @@ const tell = me => {
 const cheating = ({target, next}) => {
   const other = next.map(([[piece]], i) => [piece, i]).filter(([piece, i]) => piece !== target[i])
   const ahead = other.filter(([piece, i]) => target.indexOf(piece, i + 1) > 0)
-  return say('Mask off: while reading this translation, the decoder sees the words that it is to name, as it never did in training. At {n} of {all} places it now names another piece, at {ahead} of these one that stands further on.', {n: other.length, all: target.length, ahead: ahead.length})
+  return say('Mask off: the decoder can cheat, for it sees the words that it is to name. But it was trained with the mask: at {n} of {all} places it now names another piece, at {ahead} of these one that stands further on.', {n: other.length, all: target.length, ahead: ahead.length})
 }
 
 const without = (me, answer, plain) => {
@@ -567,6 +567,7 @@ const start = async root => {
   me.bar = make(me.said.parentNode, 'progress', {hidden: true, ariaLabel: say('The file of the model')})
   const maps = Object.fromEntries(Object.entries(first.maps).map(([kind, own]) => [kind, inShares(own)]))
   me.plain = me.answer = inWords({...first, maps, next: inShares(first.next), chosen: inShares(first.chosen)})
+  me.figure.setAttribute('aria-label', say('Figure 1 of the paper'))
   me.out.ariaLabel = say('German translation')
   me.in.ariaLabel = say('English sentence')
   me.hint.textContent = say('Click a box: see what it does to this sentence.')
