@@ -137,20 +137,23 @@ def equation():
 
 # ---- figure 1 and a sentence, until the script of the live one has come
 
+TITLE = "Attention to the memory"  # what live.js says of the box that is open first
+SENTENCE = "To write a German word the decoder looks at the English ones: lines cross where the order moves."
 LIVE_SCRIPT = '<script type="module" src="../site_libs/live/live.js"></script>'
 
 
-def figure(told, to_root="", page_of=lambda page: page, words={}):
+def figure(told, to_root="", page_of=str, words=None):
     """Figure 1 between the words that enter and those that leave, and beside it where each word looked: in the same
     places as those of live.js, so that nothing moves when they come."""
     (source, columns), (target, rows) = (words_of(told[side]) for side in ("source", "target"))
     shares = np.multiply.reduceat(np.array(told["chosen"])/1000, rows)
-    say = lambda text: words.get(text, text)
+    say = lambda text: (words or {}).get(text, text)
     source[-1] = target[-1] = say("(end)")
     said = [word + f"<small>{say('{n} %').format(n=round(100*share))}</small>" for word, share in zip(target, shares)]
     pieces = np.add.reduceat(np.mean(told["maps"]["cross"][-1], 0)/1000, columns, 1)
     weights = np.add.reduceat(pieces, rows)/np.diff([*rows, len(pieces)])[:, None]
     drawn = figure_map(None, to_root, page_of, stations=True)
+    lesson = f'<a href="{to_root}{page_of("attention.html")}">{say("Lesson {n}").format(n="01")} →</a>'
     return f'''<div id="live" class="live" data-base="{to_root}site_libs/live/">
 <div class="live-figure">
 {side(said, "de", "live-words live-out")}
@@ -162,11 +165,11 @@ def figure(told, to_root="", page_of=lambda page: page, words={}):
 <p class="live-hint"></p>
 </div>
 <section class="live-view" aria-labelledby="live-title">
-<h2 id="live-title" class="live-title">{say("Attention to the memory")}</h2>
-<p class="live-sentence"></p>
+<h2 id="live-title" class="live-title">{say(TITLE)}</h2>
+<p class="live-sentence">{say(SENTENCE)} {lesson}</p>
 <p class="live-changed" aria-live="polite"></p>
 <div class="live-equation">{equation()}</div>
-<div class="live-body">{still(source, target, weights)}</div>
+<div class="live-body"><div class="live-bar"></div>{still(source, target, weights)}</div>
 </section>
 </div>'''
 
@@ -202,7 +205,7 @@ def side(words, lang, name="live-side"):
 
 
 def with_figure(page, told, out):
-    "The page of a language, which begins with the live figure; its boxes lead to lessons in that language if there are some."
+    "The page of a language, which begins with the live figure; boxes lead to lessons in that language, if there are any."
     def page_of(lesson):
         return f"languages/{page.stem}/{lesson}" if (out / "languages" / page.stem / lesson).exists() else lesson
     live = figure(told, "../", page_of, translations(page.stem)) + LIVE_SCRIPT

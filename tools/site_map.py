@@ -43,7 +43,7 @@ LIT = {page: (part,) for part, (page, _, _) in LESSONS.items()} | {  # which par
 def figure_map(
     current,  # The page it is for, such as `attention.html`, whose boxes are lit; None lights none
     to_root,  # From that page to the site's first folder: empty, or `../`
-    page_of=lambda page: page,  # From the page of a lesson to the one that its boxes lead to
+    page_of=str,  # From the page of a lesson to the one that its boxes lead to
     stations=False,  # Shall each box say what it is, for the script of the live figure?
 ):  # An `<svg>` of less than 15 kB
     "Draw figure 1; one unit is a pixel."

@@ -417,7 +417,10 @@ const worker = me => {
     if (answer) me.asked[id].done(answer)
     if (failed) me.asked[id].fail(failed)
   }
-  worker.onerror = () => me.asked.forEach(({fail}) => fail({why: say('this browser runs no module workers')}))
+  worker.onerror = () => {  // it did not come; the next question tries again
+    me.worker = null
+    me.asked.forEach(({fail}) => fail({}))
+  }
   return worker
 }
 
@@ -427,7 +430,7 @@ const fail = (me, {status, why}) => {
   me.bar.hidden = true
   const missing = say('the model could not be fetched ({status})', {status})
   const offline = say('the model could not be fetched: is there a network?')
-  me.said.textContent = say('Not translated: {why}.', {why: status ? missing : navigator.onLine && why !== 'Failed to fetch' ? why : offline})
+  me.said.textContent = say('Not translated: {why}.', {why: why ?? (status ? missing : offline)})
 }
 
 const busy = (me, is) => {
@@ -567,6 +570,7 @@ const start = async root => {
   me.bar = make(me.said.parentNode, 'progress', {hidden: true, ariaLabel: say('The file of the model')})
   const maps = Object.fromEntries(Object.entries(first.maps).map(([kind, own]) => [kind, inShares(own)]))
   me.plain = me.answer = inWords({...first, maps, next: inShares(first.next), chosen: inShares(first.chosen)})
+  me.equation.firstElementChild.setAttribute('aria-label', say('Attention of Q, K, V equals softmax of Q times K transposed over the square root of d k, times V'))
   me.figure.setAttribute('aria-label', say('Figure 1 of the paper'))
   me.out.ariaLabel = say('German translation')
   me.in.ariaLabel = say('English sentence')

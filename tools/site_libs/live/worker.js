@@ -65,11 +65,12 @@ const translated = (live, {text, silenced, masked, beams}, tell) => {
 
 globalThis.onmessage = async ({data}) => {
   const tell = said => postMessage({id: data.id, ...said})
+  let live = null
   try {
-    loading ??= fetched(tell)
-    tell({answer: translated(await loading, data, tell)})
+    live = await (loading ??= fetched(tell))
+    tell({answer: translated(live, data, tell)})
   } catch (error) {
-    loading = null  // the next question tries again
-    tell({failed: {status: error.status, why: error.message}})
+    if (!live) loading = null  // the next question tries again
+    tell({failed: {status: error.status, why: live && error.message}})
   }
 }
