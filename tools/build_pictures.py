@@ -5,20 +5,20 @@ from PIL import Image
 from browser import Browser, served
 
 ALONE = """
-const sentences = document.querySelector("#live select")
-sentences.value = 6 // in which German orders the words otherwise
-sentences.dispatchEvent(new Event("change"))
 document.head.insertAdjacentHTML("beforeend", `<style>
 body > *, main > :not(.front-first), .front-words { display: none !important }
 body > #quarto-content, .front-first { display: block !important; margin: 0 !important; padding: 0 !important }
 main { padding: 0 !important }
-#live { max-width: none; min-height: 100vh; margin: 0; border: 0; border-radius: 0 }</style>`)"""
+.live { display: grid !important; grid-template-columns: 26rem minmax(0, 1fr); gap: 1rem; padding: 1rem }
+.live > * { grid-area: auto !important }</style>`)
+document.querySelector("#live [data-station='heads decoder 1']").dispatchEvent(
+  new MouseEvent("click", {bubbles: true, cancelable: true}))"""
 
 
 def photograph(browser, page, file, width, height, change=""):
     "Take a picture of a page of the site as a reader sees it who has a light screen, after a script's `change`."
     browser.open(page, width, height)
-    browser.until("document.querySelector('#live .live-said')")
+    browser.until("document.querySelector('#live .live-looked')")
     browser.execute_script(change)
     browser.save_screenshot(file)
     few = Image.open(file).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
@@ -26,12 +26,12 @@ def photograph(browser, page, file, width, height, change=""):
 
 
 def main():
-    "Both pictures: the first screen, and the live sentence alone."
+    "Both pictures: the first screen, and the live figure alone, with all heads that look from one language to the other."
     cfg = get_config()
     images = cfg.nbs_path / "images"
     with served(cfg.doc_path) as address, Browser() as browser:
         photograph(browser, f"{address}/index.html", images / "site.png", 1280, 836)
-        photograph(browser, f"{address}/index.html", images / "live.png", 560, 650, ALONE)
+        photograph(browser, f"{address}/index.html", images / "live.png", 1060, 900, ALONE)
 
 
 if __name__ == "__main__":

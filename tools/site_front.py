@@ -205,7 +205,7 @@ def side(words, lang, name="live-side"):
 
 
 def with_figure(page, told, out):
-    "The page of a language, which begins with the live figure; boxes lead to lessons in that language, if there are any."
+    "The page of a language, which begins with the live figure; boxes lead to lessons in it, if there are any."
     def page_of(lesson):
         return f"languages/{page.stem}/{lesson}" if (out / "languages" / page.stem / lesson).exists() else lesson
     live = figure(told, "../", page_of, translations(page.stem)) + LIVE_SCRIPT

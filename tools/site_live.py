@@ -1,6 +1,6 @@
 """The live figure of the front page: the small trained model as one file for browsers, a dozen sentences to try, and of
 the first one all that the figure shows. `site_libs/live/transformer.js` reads the model, which is packed with gzip: the
-length of its header (4 bytes), the header in JSON, the low bytes of all 16-bit numbers, their high bytes, then the 8-bit
+length of its header (4 bytes), the header in JSON, the low bytes of all 16-bit numbers, their high bytes, then 8-bit
 numbers. Bytes that are alike stand together: gzip finds more to save."""
 import json
 import zlib

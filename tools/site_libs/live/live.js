@@ -180,15 +180,15 @@ const attention = (me, box) => {
   return lines(me, box, () => mapOf(me, me.layer, 'all'))
 }
 
-const paint = (canvas, rows) => {
-  Object.assign(canvas, {width: rows[0].length, height: rows.length})
-  const pen = canvas.getContext('2d')
-  pen.fillStyle = getComputedStyle(canvas).color
-  rows.forEach((row, i) => row.forEach((strength, j) => {
-    pen.globalAlpha = strength
-    pen.fillRect(j, i, 1, 1)
-  }))
+// A field for each number from 0 to 1, in the colour that letters have in an element, as `inkOf` found it.
+const paint = (canvas, rows, ink) => {
+  const width = rows[0].length, image = new ImageData(width, rows.length)
+  rows.forEach((row, i) => row.forEach((strength, j) => image.data.set([...ink, 255*strength], 4*(i*width + j))))
+  Object.assign(canvas, {width, height: rows.length})
+  canvas.getContext('2d').putImageData(image, 0, 0)
 }
+
+const inkOf = element => getComputedStyle(element).color.match(/\d+/g).slice(0, 3).map(Number)
 
 const heads = (me, box) => {
   if (me.layer === 'all') me.layer = me.model.N - 1
@@ -231,12 +231,13 @@ const heads = (me, box) => {
   maskSwitch(me, bar)
   const own = make(body, 'div'), update = lines(me, own, () => mapOf(me, me.layer, me.head))
   return () => {
+    const ink = inkOf(grid)
     for (const {layer, head, button, canvas} of thumbs) {
       const mine = layer === me.layer && head === me.head
       button.ariaPressed = String(mine)
       button.tabIndex = mine ? 0 : -1
       button.classList.toggle('silent', me.silenced.has(named(layer, head)))
-      paint(canvas, mapOf(me, layer, head))
+      paint(canvas, mapOf(me, layer, head), ink)
     }
     switches.forEach(switched => switched())
     update()
@@ -253,11 +254,11 @@ const strips = (me, box, rowsOf, hasLayers = true) => {
     table.replaceChildren()
     if (!rows) return compute(me)
     const names = me.side === 'encoder' ? pieces : ['<s>', ...pieces.slice(0, -1)]
-    const all = rows.flatMap(row => [...row]), low = Math.min(...all), high = Math.max(...all)
-    rows.forEach((row, i) => {
-      make(table, 'span', {textContent: shown(names[i]), lang: me.side === 'encoder' ? 'en' : 'de'})
-      paint(make(table, 'canvas'), [[...row].map(v => (v - low)/(high - low))])
-    })
+    const all = rows.flatMap(row => [...row]), low = Math.min(...all), high = Math.max(...all), ink = inkOf(table)
+    for (const name of names) make(table, 'span', {textContent: shown(name), lang: me.side === 'encoder' ? 'en' : 'de'})
+    const canvas = make(table, 'canvas')
+    canvas.style.gridRow = `1 / span ${rows.length}`
+    paint(canvas, rows.map(row => [...row].map(v => (v - low)/(high - low))), ink)
   }
 }
 
@@ -312,6 +313,7 @@ const tokens = (me, box) => {
   }
 }
 
+const VECTORS = ['embedding', 'positions', 'feed-forward', 'add', 'norm']
 const VIEWS = {
   tokens, attention, heads, next, softmax: next,
   embedding: (me, box) => strips(me, box, vectors => vectors.embedding, false),
@@ -424,7 +426,7 @@ const worker = me => {
   return worker
 }
 
-const question = me => ({text: me.answer.text, silenced: [...me.silenced], masked: me.masked})
+const question = me => ({text: me.answer.text, silenced: [...me.silenced], masked: me.masked, vectors: VECTORS.includes(me.part)})
 
 const fail = (me, {status, why}) => {
   me.bar.hidden = true
@@ -439,53 +441,52 @@ const busy = (me, is) => {
   me.root.ariaBusy = String(is)
 }
 
-const calm = matchMedia('(prefers-reduced-motion: reduce)')
-const pause = ms => new Promise(done => setTimeout(done, ms))
-
-// A sentence of the reader: its words appear as they are chosen, none faster than the eye follows.
-const translate = async me => {
-  if (me.isBusy) return
-  me.silenced.clear()
-  me.masked = true
+// The answer, after all words that were written on the way have been seen; null if there is none, which is told.
+const answered = async (me, question, hear) => {
+  if (me.isBusy) return null
   busy(me, true)
   me.said.textContent = me.worker ? say('Translating …') : say('Fetching the model, 1.7 MB …')
-  let shown = Promise.resolve()
-  const hear = written => { shown = shown.then(() => writing(me, written)) }
   try {
-    const answer = await ask(me, {text: me.input.value, silenced: [], masked: true}, hear)
-    await shown
-    if (!answer.text) me.said.textContent = say('Write an English sentence.')
-    else {
-      me.plain = inWords(answer)
-      me.input.value = answer.text
-      show(me, me.plain)
-      tell(me)
-    }
-  } catch (error) { fail(me, error) }
-  busy(me, false)
+    const answer = await ask(me, question, hear)
+    await me.played
+    return answer
+  } catch (failure) {
+    fail(me, failure)
+    return null
+  } finally { busy(me, false) }
 }
 
+const calm = matchMedia('(prefers-reduced-motion: reduce)')
+
+// Words appear as they are chosen, none faster than the eye follows.
 const writing = async (me, pieces) => {
   me.said.textContent = say('Translating …')
   wordRow(me.out, spell(pieces, wordsOf(pieces)), null, () => {})
-  if (!calm.matches) await pause(PACE)
+  if (!calm.matches) await new Promise(done => setTimeout(done, PACE))
+}
+
+// A sentence of the reader.
+const translate = async me => {
+  const asked = {...question(me), text: me.input.value, silenced: [], masked: true}
+  const answer = await answered(me, asked, written => { me.played = me.played.then(() => writing(me, written)) })
+  if (!answer) return
+  if (!answer.text) return me.said.textContent = say('Write an English sentence.')
+  me.silenced.clear()
+  me.masked = true
+  me.plain = inWords(answer)
+  me.input.value = answer.text
+  show(me, me.plain)
+  tell(me)
 }
 
 // The same sentence once more, as the switches want it.
 const compute = async me => {
-  if (me.isBusy) return
-  busy(me, true)
-  if (!me.worker) me.said.textContent = say('Fetching the model, 1.7 MB …')
-  try {
-    const answer = inWords(await ask(me, question(me)))
-    if (!me.silenced.size && me.masked) me.plain = answer
-    busy(me, false)
-    show(me, answer)
-    tell(me)
-  } catch (error) {
-    busy(me, false)
-    fail(me, error)
-  }
+  const answer = await answered(me, question(me))
+  if (!answer) return
+  const told = inWords(answer)
+  if (!me.silenced.size && me.masked) me.plain = told
+  show(me, told)
+  tell(me)
 }
 
 const show = (me, answer) => {
@@ -564,7 +565,7 @@ const inShares = numbers => Array.isArray(numbers) ? numbers.map(inShares) : typ
 
 const start = async root => {
   const {sentences, model, first} = await (await fetch(root.dataset.base + 'sentences.json')).json()
-  const find = name => root.querySelector(`.live-${name}`), me = {root, model, asked: [], silenced: new Set(), masked: true, layer: model.N - 1, head: 0, step: 0}
+  const find = name => root.querySelector(`.live-${name}`), me = {root, model, asked: [], played: Promise.resolve(), silenced: new Set(), masked: true, layer: model.N - 1, head: 0, step: 0}
   for (const name of ['out', 'in', 'heard', 'said', 'changed', 'hint', 'view', 'title', 'sentence', 'equation', 'body']) me[name] = find(name)
   me.figure = root.querySelector('svg')
   me.bar = make(me.said.parentNode, 'progress', {hidden: true, ariaLabel: say('The file of the model')})

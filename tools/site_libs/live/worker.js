@@ -1,5 +1,5 @@
 // The model of transformer.js at work, apart from the page, which so never stands still. The page asks with {id, text,
-// silenced, masked, beams}; what it hears has the same id: {got, of} while the model comes, {written} after each word
+// silenced, masked, beams, vectors}; what it hears has the same id: {got, of} while the model comes, {written} after each word
 // piece, then {answer} or {failed}.
 import {beamSearch, greedy, read, unpack} from './transformer.js'
 
@@ -47,7 +47,7 @@ const fetched = async tell => {
   }
 }
 
-const translated = (live, {text, silenced, masked, beams}, tell) => {
+const translated = (live, {text, silenced, masked, beams, vectors}, tell) => {
   const {model, tokenizer} = live, plain = asInTheCorpus(text, live.words)
   if (!plain) return {text: ''}
   model.silenced = new Set(silenced)
@@ -57,7 +57,7 @@ const translated = (live, {text, silenced, masked, beams}, tell) => {
   const ms = (performance.now() - before)/(written.length + 1), seen = read(model, source, written, masked)
   const target = [...written, model.cfg.eos_id], strange = plain.split(' ').filter(word => !live.words.has(word))
   return {
-    ...seen, text: plain, source: pieces(source), target: pieces(target), ids: {source, target}, ms,
+    ...seen, vectors: vectors ? seen.vectors : null, text: plain, source: pieces(source), target: pieces(target), ids: {source, target}, ms,
     next: seen.next.map(few => few.map(([id, p]) => [tokenizer.pieces[id], p])),
     unknown: strange.map(word => [word, nearest(word, live.words)]),
   }
