@@ -26,7 +26,7 @@ def photograph(browser, page, file, width, height, change=""):
 
 
 def main():
-    "Both pictures: the first screen, and the live figure alone, with all heads that look from one language to the other."
+    "Both pictures: the first screen, and the live figure alone, with all heads of the attention to the memory."
     cfg = get_config()
     images = cfg.nbs_path / "images"
     with served(cfg.doc_path) as address, Browser() as browser:

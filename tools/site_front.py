@@ -18,7 +18,7 @@ TEMPLATE = Path(__file__).parent / "front.html"
 BAR = re.compile(r'<nav [^>]*quarto-secondary-nav.*?(?=</header>)', re.S)  # on a phone, to open the sidebar
 SIDES = re.compile(r'(?<=<div id="quarto-content") .*?(?=<main )', re.S)
 INTRODUCTION = re.compile(r'<header id="title-block-header".*?(?=<section id=)', re.S)
-TITLE_END = re.compile(r'<header id="title-block-header".*?</header>', re.S)
+TITLE_END = re.compile(r'<header id="title-block-header".*?</header>(?:<details class="contents">.*?</details>)?', re.S)
 CLAIMS_SCRIPT = '<script src="site_libs/claims.js" defer></script>'
 LISTED = re.compile(r'(?<=">)(\d\d\w?) [^<]*</a>(?=</td>)')
 ROW = re.compile(r"<tr>(\s*<td[^>]*>)(\d+)(?=</td>)")
@@ -169,7 +169,7 @@ def figure(told, to_root="", page_of=str, words=None):
 <p class="live-sentence">{say(SENTENCE)} {lesson}</p>
 <p class="live-changed" aria-live="polite"></p>
 <div class="live-equation">{equation()}</div>
-<div class="live-body"><div class="live-bar"></div>{still(source, target, weights)}</div>
+<div class="live-body"><div class="live-bar"></div>{still(source, target, weights)}<p class="live-looked"></p></div>
 </section>
 </div>'''
 
