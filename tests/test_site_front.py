@@ -143,7 +143,7 @@ def test_lines_lead_from_new_words_to_old_ones():
     line = f'<line x1="0" y1="{height/2:g}" x2="{width}" y2="{height*1.5:g}" stroke-opacity="0.32"/>'
     assert line in svg  # 0.2 to the power of 0.7
     assert svg.count("<line") == 6  # and none of nothing
-    script = (ROOT / "tools/site_libs/live/live.js").read_text()
+    script = (ROOT / "tools/site_libs/live/views.js").read_text()
     assert f"ROW = {height}, WIDTH = {width}" in script  # the words stay where they are
 
 
