@@ -64,7 +64,7 @@ const drawWords = me => {
 
 const about = me => {
   const of = ABOUT[me.part], [title, text] = Array.isArray(of) ? of : of[me.kind] ?? of[me.side]
-  const hidden = me.answer.vectors?.[me.side].layers[+me.layer || 0].hidden.flatMap(row => [...row])
+  const hidden = me.part === 'feed-forward' && me.answer.vectors?.[me.side].layers[me.layer].hidden
   const left = hidden ? percent(hidden.filter(v => v > 0).length/hidden.length) : '…', n = me.answer.source.length
   return [title, say(text, {...me.model, left, n})]
 }

@@ -267,10 +267,13 @@ const square = (looks, m) => looks[0].map((_, head) => looks.map(heads => Array.
 
 const best = (numbers, n) => [...numbers.keys()].sort((a, b) => numbers[b] - numbers[a]).slice(0, n)
 
+// All vectors of a place as one row of numbers, which travels fast from the worker to the page.
+const flat = vectors => Float32Array.from(vectors.flatMap(vector => [...vector]))
+
 const inside = (model, seen, ids) => ({
-  embedding: ids.map(id => model.row(id)),
-  positions: ids.map((_, position) => model.position(position)),
-  layers: seen.map(({norm, add, hidden}) => ({norm, add, hidden})),
+  embedding: flat(ids.map(id => model.row(id))),
+  positions: flat(ids.map((_, position) => model.position(position))),
+  layers: seen.map(({norm, add, hidden}) => ({norm: norm.map(flat), add: add.map(flat), hidden: flat(hidden)})),
 })
 
 // ---- Word pieces (§5.1): byte-pair encoding as SentencePiece does it, ▁ marks the start of a word

@@ -16,21 +16,24 @@ export const inWords = answer => {
   const sides = {source: answer.source, target: answer.target}
   const words = Object.fromEntries(Object.entries(sides).map(([side, pieces]) => [side, wordsOf(pieces)]))
   const named = side => spell(sides[side], words[side]).map(word => word === '</s>' ? END : word)
-  return {...answer, words, names: {source: named('source'), target: named('target')}}
+  const told = {...answer, words, names: {source: named('source'), target: named('target')}}
+  return {...told, axes: axesOf(told)}
 }
 
 // What the decoder reads are the words moved by one place: the columns of its map are grouped as pieces before them.
 export const read = ({target, words, names}) => ({words: wordsOf(['<s>', ...target.slice(0, -1)]), names: [START, ...names.target.slice(0, -1)]})
 
-const axes = (answer, kind) => {
+const axesOf = answer => {
   const {words, names} = answer, heard = read(answer)
-  if (kind === 'encoder') return {words: [words.source, words.source], names: [names.source, names.source]}
-  if (kind === 'decoder') return {words: [words.target, heard.words], names: [heard.names, names.target]}
-  return {words: [words.target, words.source], names: [names.source, names.target]}
+  return {
+    encoder: {words: [words.source, words.source], names: [names.source, names.source]},
+    decoder: {words: [words.target, heard.words], names: [heard.names, names.target]},
+    cross: {words: [words.target, words.source], names: [names.source, names.target]},
+  }
 }
 
 const mapOf = (me, layer, head) => {
-  const maps = me.answer.maps[me.kind], {words} = axes(me.answer, me.kind)
+  const maps = me.answer.maps[me.kind], {words} = me.answer.axes[me.kind]
   const heads = layer === 'all' ? maps.flat() : head === 'all' ? maps[layer] : [maps[layer][head]]
   return toWords(mean(heads), words)
 }
@@ -89,7 +92,7 @@ const lines = (me, box, weightsOf) => {
     })
   }
   const draw = word => {
-    const weights = weightsOf(), {names} = axes(me.answer, me.kind)
+    const weights = weightsOf(), {names} = me.answer.axes[me.kind]
     const chosen = word && word.i < names[word.side].length ? word : null
     svg.replaceChildren()
     weights.forEach((row, i) => row.forEach((weight, j) => {
@@ -106,7 +109,7 @@ const lines = (me, box, weightsOf) => {
   map.onkeydown = e => arrows(me, sides, e)
   map.onmouseleave = () => draw(me.kept)
   return () => {
-    const {names} = axes(me.answer, me.kind), height = ROW*Math.max(...names.map(side => side.length))
+    const {names} = me.answer.axes[me.kind], height = ROW*Math.max(...names.map(side => side.length))
     if (String(names) !== drawn) names.forEach(column)
     drawn = String(names)
     svg.setAttribute('height', height)
@@ -149,11 +152,14 @@ const attention = (me, box) => {
   return lines(me, box, () => mapOf(me, me.layer, 'all'))
 }
 
-// A field for each number from 0 to 1, in the colour that letters have in an element, as `inkOf` found it.
-const paint = (canvas, rows, ink) => {
-  const width = rows[0].length, image = new ImageData(width, rows.length)
-  rows.forEach((row, i) => row.forEach((strength, j) => image.data.set([...ink, 255*strength], 4*(i*width + j))))
-  Object.assign(canvas, {width, height: rows.length})
+// A field for each number from 0 to 1, in rows, and in the colour that letters have in an element, as `inkOf` found it.
+const paint = (canvas, numbers, width, ink) => {
+  const image = new ImageData(width, numbers.length/width)
+  numbers.forEach((strength, k) => {
+    image.data.set(ink, 4*k)
+    image.data[4*k + 3] = 255*strength
+  })
+  Object.assign(canvas, {width, height: image.height})
   canvas.getContext('2d').putImageData(image, 0, 0)
 }
 
@@ -199,35 +205,41 @@ const heads = (me, box) => {
   ]
   maskSwitch(me, bar)
   const own = make(body, 'div'), update = lines(me, own, () => mapOf(me, me.layer, me.head))
-  return () => {
+  const paintAll = () => {
     const ink = inkOf(grid)
-    for (const {layer, head, button, canvas} of thumbs) {
+    for (const {layer, head, canvas} of thumbs) {
+      const map = mapOf(me, layer, head)
+      paint(canvas, map.flat(), map[0].length, ink)
+    }
+  }
+  return () => {
+    for (const {layer, head, button} of thumbs) {
       const mine = layer === me.layer && head === me.head
       button.ariaPressed = String(mine)
       button.tabIndex = mine ? 0 : -1
       button.classList.toggle('silent', me.silenced.has(named(layer, head)))
-      paint(canvas, mapOf(me, layer, head), ink)
     }
+    requestAnimationFrame(paintAll)  // in a turn of its own, so that no frame has to wait for everything
     switches.forEach(switched => switched())
     update()
   }
 }
 
 // Vectors as rows of small fields: the darker, the larger the number.
-const strips = (me, box, rowsOf, hasLayers = true) => {
+const strips = (me, box, numbersOf, hasLayers = true) => {
   if (me.layer === 'all') me.layer = me.model.N - 1
   if (hasLayers) layerPicker(me, make(box, 'div', {className: 'live-bar'}))
   const table = make(box, 'div', {className: 'live-strips'})
   return () => {
-    const rows = me.answer.vectors && rowsOf(me.answer.vectors[me.side]), pieces = me.answer[me.side === 'encoder' ? 'source' : 'target']
+    const {vectors, source, target} = me.answer, numbers = vectors && numbersOf(vectors[me.side])
     table.replaceChildren()
-    if (!rows) return me.compute()
-    const names = me.side === 'encoder' ? pieces : ['<s>', ...pieces.slice(0, -1)]
-    const all = rows.flatMap(row => [...row]), low = Math.min(...all), high = Math.max(...all), ink = inkOf(table)
+    if (!numbers) return me.compute()
+    const names = me.side === 'encoder' ? source : ['<s>', ...target.slice(0, -1)]
+    const low = Math.min(...numbers), high = Math.max(...numbers)
     for (const name of names) make(table, 'span', {textContent: shown(name), lang: me.side === 'encoder' ? 'en' : 'de'})
     const canvas = make(table, 'canvas')
-    canvas.style.gridRow = `1 / span ${rows.length}`
-    paint(canvas, rows.map(row => [...row].map(v => (v - low)/(high - low))), ink)
+    canvas.style.gridRow = `1 / span ${names.length}`
+    paint(canvas, numbers.map(v => (v - low)/(high - low)), numbers.length/names.length, inkOf(table))
   }
 }
 
