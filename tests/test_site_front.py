@@ -15,6 +15,7 @@ import site_front as front
 import site_slim as slim
 from site_checks import PageFacts
 from site_rewrites import SiteError
+from site_words import SITE_LIBS, said_in
 
 CLAIMS = json.loads((ROOT / "nbs/claims.json").read_text())["claims"]
 CFG = SimpleNamespace(git_url="https://github.com/o/r", user="o", repo="r", branch="main", nbs_path=Path("nbs"))
@@ -24,9 +25,13 @@ OLD = (
     '<main id="text"><header id="title-block-header"><h1>Toy</h1></header><p><a href="https://elsewhere/">nbdev</a></p>'
     '<section id="start"></section><section id="lessons"></section>'
 )
-TOLD = {  # one layer with two heads
-    "source": ["a", "dog"], "target": ["ein", "Hund", "<b>"],
-    "cross": [[[[900, 40], [100, 900], [0, 1000]], [[900, 40], [300, 700], [0, 1000]]]],
+TOLD = {  # one layer with two heads; words of one piece and of two
+    "source": ["▁a", "▁do", "g", "</s>"], "target": ["▁ein", "▁Hund", "▁<", "b>", "</s>"],
+    "chosen": [900, 800, 500, 500, 1000],
+    "maps": {"cross": [[
+        [[900, 40, 0, 0], [100, 500, 400, 0], [0, 0, 0, 1000], [0, 0, 0, 1000], [0, 0, 0, 1000]],
+        [[900, 40, 0, 0], [300, 300, 400, 0], [0, 0, 0, 1000], [0, 0, 0, 1000], [0, 0, 0, 1000]],
+    ]]},
 }
 
 
@@ -34,7 +39,7 @@ TOLD = {  # one layer with two heads
 
 @pytest.fixture(scope="module")
 def page():
-    return front.first_screen(OLD, CLAIMS, front.still(TOLD), {"01": (30, 95)}, CFG)
+    return front.first_screen(OLD, CLAIMS, front.figure(TOLD), {"01": (30, 95)}, CFG)
 
 
 def test_first_screen_takes_the_place_of_title_and_introduction(page):
@@ -83,10 +88,30 @@ def test_first_link_stays_and_the_paper_is_linked(page):
     assert "https://colab.research.google.com/github/o/r/blob/main/nbs/00_overview.ipynb" in links
 
 
-def test_sentence_is_there_without_scripts(page):
-    live = re.search(r'<div id="live".*?</div>\s*</div>\s*</div>', page, re.S)[0]
-    assert re.findall(r"<span>([^<]*)", live) == ["a", "dog", "ein", "Hund", "&lt;b&gt;"]
-    assert 'data-base="site_libs/live/"' in live and "<script" not in live
+def test_figure_and_sentence_are_there_without_scripts(page):
+    live = re.search(r'<div id="live".*?</section>\s*</div>', page, re.S)[0]
+    english, german = ["a", "dog", "(end)"], ["ein", "Hund", "&lt;b&gt;", "(end)"]
+    assert re.findall(r"<span>([^<]*)", live) == german + english + english + german
+    assert re.findall(r"<small>([^<]*)", live) == ["90 %", "80 %", "25 %", "100 %"]  # of both pieces: .5 times .5
+    assert 'data-base="site_libs/live/"' in live and "<script" not in live and live.count("data-station=") == 26
+
+
+def test_the_figure_says_what_its_script_says():
+    assert {front.TITLE, front.SENTENCE, front.SPOKEN} <= {*said_in(SITE_LIBS)}
+
+
+def test_the_page_of_a_language_has_the_figure_with_its_words_and_its_lessons(tmp_path):
+    page = tmp_path / "languages/ja.html"
+    (tmp_path / "languages/ja").mkdir(parents=True)
+    (tmp_path / "languages/ja/attention.html").touch()
+    page.write_text('<header id="title-block-header"><h1>日本語</h1></header><p>Text')
+    html = front.with_figure(page, TOLD, tmp_path)
+    assert html.index("日本語") < html.index('id="live"') < html.index("live/live.js") < html.index("<p>Text")
+    assert '"../languages/ja/attention.html"' in html and '"../decoding.html"' in html
+    assert "（終わり）" in html and "90%" in html and "(end)" not in html
+    page.write_text("<p>Text")
+    with pytest.raises(SiteError, match="ja.html: no title block"):
+        front.with_figure(page, TOLD, tmp_path)
 
 
 def test_every_claim_is_a_link_with_a_name(page):
@@ -113,12 +138,12 @@ def test_equation_has_coloured_letters():
 
 
 def test_lines_lead_from_new_words_to_old_ones():
-    svg = front.still(TOLD)
+    svg = front.figure(TOLD).partition("front-still")[2]
     height, width = front.ROW_HEIGHT, front.LINES_WIDTH
     line = f'<line x1="0" y1="{height/2:g}" x2="{width}" y2="{height*1.5:g}" stroke-opacity="0.32"/>'
     assert line in svg  # 0.2 to the power of 0.7
-    assert svg.count("<line") == 5  # and none of nothing
-    script = (ROOT / "tools/site_libs/live/live.js").read_text()
+    assert svg.count("<line") == 6  # and none of nothing
+    script = (ROOT / "tools/site_libs/live/views.js").read_text()
     assert f"ROW = {height}, WIDTH = {width}" in script  # the words stay where they are
 
 

@@ -48,10 +48,10 @@ def test_a_text_is_written_like_the_corpus(text, line, how):
 
 def test_the_live_sentence_writes_the_same(how):
     racer = pytest.importorskip('py_mini_racer', reason='no engine for JavaScript')
-    script = (ROOT/'tools/site_libs/live/live.js').read_text()
+    script = (ROOT/'tools/site_libs/live/worker.js').read_text()
     start = script.index('const asInTheCorpus')
     js = racer.MiniRacer()
-    js.eval(script[start:script.index('// ---- What is drawn')].replace('const asInTheCorpus', 'var asInTheCorpus'))
+    js.eval(script[start:script.index('// How many letters')].replace('const asInTheCorpus', 'var asInTheCorpus'))
     js.eval(f"var words = new Set({json.dumps(how['words'].split())})")
     for text, line in TABLE: assert js.eval(f'asInTheCorpus({json.dumps(text)}, words)') == line, text
 

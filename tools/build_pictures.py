@@ -10,14 +10,14 @@ from browser import Browser, served
 TOOLS = Path(__file__).parent
 FONT = "[...document.fonts].every(font => font.status === 'loaded')"
 ALONE = """
-const sentences = document.querySelector("#live select")
-sentences.value = 6 // in which German orders the words otherwise
-sentences.dispatchEvent(new Event("change"))
 document.head.insertAdjacentHTML("beforeend", `<style>
 body > *, main > :not(.front-first), .front-words { display: none !important }
 body > #quarto-content, .front-first { display: block !important; margin: 0 !important; padding: 0 !important }
 main { padding: 0 !important }
-#live { max-width: none; min-height: 100vh; margin: 0; border: 0; border-radius: 0 }</style>`)"""
+.live { display: grid !important; grid-template-columns: 26rem minmax(0, 1fr); gap: 1rem; padding: 1rem }
+.live > * { grid-area: auto !important }</style>`)
+document.querySelector("#live [data-station='heads decoder 1']").dispatchEvent(
+  new MouseEvent("click", {bubbles: true, cancelable: true}))"""
 
 
 def photograph(browser, page, file, width, height, there, change=""):
@@ -31,15 +31,15 @@ def photograph(browser, page, file, width, height, there, change=""):
 
 
 def main():
-    "The card, the first screen, and the live sentence alone."
-    cfg, live = get_config(), "document.querySelector('#live .live-said')"
+    "The card, the first screen, and the live figure alone, with all heads of the attention to the memory."
+    cfg, live = get_config(), "document.querySelector('#live .live-looked')"
     images = cfg.nbs_path / "images"
     with Browser() as browser:
         with served(TOOLS) as address:
             photograph(browser, f"{address}/share.svg", TOOLS / "site_libs/share.png", 1200, 630, FONT)
         with served(cfg.doc_path) as address:
             photograph(browser, f"{address}/index.html", images / "site.png", 1280, 836, live)
-            photograph(browser, f"{address}/index.html", images / "live.png", 560, 650, live, ALONE)
+            photograph(browser, f"{address}/index.html", images / "live.png", 1060, 900, live, ALONE)
 
 
 if __name__ == "__main__":

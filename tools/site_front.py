@@ -1,5 +1,5 @@
-"""The first screen of the site: `tools/front.html` filled with how many claims hold, equation 1, a sentence and where
-its translation looked, the claims by their status, and figure 1 as a map, in place of the introduction."""
+"""The first screen of the site: `tools/front.html` filled with how many claims hold, the claims by their status, and
+figure 1 with a sentence that runs through it, in place of the introduction."""
 import json
 import re
 from html import escape
@@ -12,15 +12,17 @@ from site_course import minutes_of
 from site_map import figure_map
 from site_reference import colab
 from site_rewrites import SiteError
+from site_words import translations
 
 TEMPLATE = Path(__file__).parent / "front.html"
 BAR = re.compile(r'<nav [^>]*quarto-secondary-nav.*?(?=</header>)', re.S)  # on a phone, to open the sidebar
 SIDES = re.compile(r'(?<=<div id="quarto-content") .*?(?=<main )', re.S)
 INTRODUCTION = re.compile(r'<header id="title-block-header".*?(?=<section id=)', re.S)
+TITLE_END = re.compile(r'<header id="title-block-header".*?</header>(?:<details class="contents">.*?</details>)?', re.S)
 CLAIMS_SCRIPT = '<script src="site_libs/claims.js" defer></script>'
 LISTED = re.compile(r'(?<=">)(\d\d\w?) [^<]*</a>(?=</td>)')
 ROW = re.compile(r"<tr>(\s*<td[^>]*>)(\d+)(?=</td>)")
-ROW_HEIGHT, LINES_WIDTH = 32, 120  # as in site_libs/live/live.js, which takes over
+ROW_HEIGHT, LINES_WIDTH = 28, 120  # as in site_libs/live/live.js, which takes over
 STATUS = {  # of a claim, in claims.json and in words
     "shown": "shown exactly",
     "comes out": "the paper's arithmetic comes out",
@@ -51,18 +53,19 @@ def add_front(cfg, out):
     parts = json.loads(file.read_text())["claims"]
     index, claims, sentences = (out / name for name in ("index.html", "claims.html", "site_libs/live/sentences.json"))
     claims.write_text(mark_claims(claims.read_text(), [claim["verdict"] for part in parts.values() for claim in part]))
-    sentence = still(json.loads(sentences.read_text())[0])
-    index.write_text(first_screen(index.read_text(), parts, sentence, minutes_of(cfg), cfg))
+    first = json.loads(sentences.read_text())["first"]
+    index.write_text(first_screen(index.read_text(), parts, figure(first), minutes_of(cfg), cfg))
+    for page in (out / "languages").glob("*.html"):
+        page.write_text(with_figure(page, first, out))
 
 
-def first_screen(html, parts, sentence, minutes, cfg):
+def first_screen(html, parts, live, minutes, cfg):
     "The front page, which begins with the template; `minutes` has those of each lesson, without and with exercises."
     every = [claim for part in parts.values() for claim in part]
     found = [claim["verdict"] for claim in every]
     answers = {name: sum(map(found.count, those)) for name, those in ANSWERS.items()}
     filled = Template(TEMPLATE.read_text()).substitute(
-        equation=equation(),
-        sentence=sentence,
+        figure=live,
         colab=colab("00_overview.ipynb", cfg),
         repository=cfg.git_url,
         folder=cfg.repo,
@@ -73,7 +76,6 @@ def first_screen(html, parts, sentence, minutes, cfg):
         **answers,
         claims=claim_cells(parts),
         legend=legend(every),
-        map=figure_map(None, ""),
     )
     html = with_minutes(html, minutes)
     html, found = INTRODUCTION.subn(lambda m: filled, html, count=1)
@@ -133,18 +135,61 @@ def equation():
     return f'<svg class="front-equation" viewBox="0 -140 1675 210" role="img" aria-label="{SPOKEN}">{shapes}</svg>'
 
 
-# ---- a sentence, until the script of the live one has come
+# ---- figure 1 and a sentence, until the script of the live one has come
 
-def still(told):
-    """Two columns of words, and lines from each word of the translation to where it looked, on average of all heads: in
-    the same classes as those of live.js, so that every word stays where it is when they come."""
-    source, target, weights = told["source"], told["target"], np.mean(told["cross"], (0, 1))/1000
+TITLE = "Attention to the memory"  # what live.js says of the box that is open first
+SENTENCE = "To write a German word the decoder looks at the English ones: lines cross where the order moves."
+LIVE_SCRIPT = '<script type="module" src="../site_libs/live/live.js"></script>'
+
+
+def figure(told, to_root="", page_of=str, words=None):
+    """Figure 1 between the words that enter and those that leave, and beside it where each word looked: in the same
+    places as those of live.js, so that nothing moves when they come."""
+    (source, columns), (target, rows) = (words_of(told[side]) for side in ("source", "target"))
+    shares = np.multiply.reduceat(np.array(told["chosen"])/1000, rows)
+    say = lambda text: (words or {}).get(text, text)
+    source[-1] = target[-1] = say("(end)")
+    said = [word + f"<small>{say('{n} %').format(n=round(100*share))}</small>" for word, share in zip(target, shares)]
+    pieces = np.add.reduceat(np.mean(told["maps"]["cross"][-1], 0)/1000, columns, 1)
+    weights = np.add.reduceat(pieces, rows)/np.diff([*rows, len(pieces)])[:, None]
+    drawn = figure_map(None, to_root, page_of, stations=True)
+    lesson = f'<a href="{to_root}{page_of("attention.html")}">{say("Lesson {n}").format(n="01")} →</a>'
+    return f'''<div id="live" class="live" data-base="{to_root}site_libs/live/">
+<div class="live-figure">
+{side(said, "de", "live-words live-out")}
+{drawn}
+<div class="live-below">{side(source, "en", "live-words live-in")}
+<p class="live-heard" lang="de">{" ".join([say("(start)"), *target[:-1]])}</p></div>
+<form class="live-form"></form>
+<p class="live-said" aria-live="polite"></p>
+<p class="live-hint"></p>
+</div>
+<section class="live-view" aria-labelledby="live-title">
+<h2 id="live-title" class="live-title">{say(TITLE)}</h2>
+<p class="live-sentence">{say(SENTENCE)} {lesson}</p>
+<p class="live-changed" aria-live="polite"></p>
+<div class="live-equation">{equation()}</div>
+<div class="live-body"><div class="live-bar"></div>{still(source, target, weights)}<p class="live-looked"></p></div>
+</section>
+</div>'''
+
+
+def words_of(pieces):
+    "The words that pieces of the vocabulary are, and where each begins."
+    starts = [i for i, piece in enumerate(pieces) if piece.startswith("▁") or piece == "</s>"]
+    ends = [*starts[1:], len(pieces)]
+    words = ["".join(pieces[start:end]).removeprefix("▁") for start, end in zip(starts, ends)]
+    return [escape(word) for word in words], starts
+
+
+def still(source, target, weights):
+    "Two columns of words, and lines from each word of the translation to where the heads of the last layer looked."
     height = ROW_HEIGHT*max(len(source), len(target))
     lines = [line(i, j, weight) for i, row in enumerate(weights) for j, weight in enumerate(row) if weight > .02]
     said = f"{' '.join(source[:-1])} in English, {' '.join(target[:-1])} in German; lines show where each word looked"
     size = f'height="{height}" viewBox="0 0 {LINES_WIDTH} {height}" preserveAspectRatio="none"'
     return (
-        f'<div class="live-map front-still" role="img" aria-label="{escape(said)}">{side(source, "en")}'
+        f'<div class="live-map front-still" role="img" aria-label="{said}">{side(source, "en")}'
         f'<svg {size}>{"".join(lines)}</svg>{side(target, "de")}</div>'
     )
 
@@ -155,8 +200,19 @@ def line(i, j, weight):
     return f'<line x1="0" y1="{y:g}" x2="{LINES_WIDTH}" y2="{to:g}" stroke-opacity="{weight**.7:.2f}"/>'
 
 
-def side(words, lang):
-    return f'<div class="live-side" lang="{lang}">{"".join(f"<span>{escape(word)}</span>" for word in words)}</div>'
+def side(words, lang, name="live-side"):
+    return f'<div class="{name}" lang="{lang}">{"".join(f"<span>{word}</span>" for word in words)}</div>'
+
+
+def with_figure(page, told, out):
+    "The page of a language, which begins with the live figure; boxes lead to lessons in it, if there are any."
+    def page_of(lesson):
+        return f"languages/{page.stem}/{lesson}" if (out / "languages" / page.stem / lesson).exists() else lesson
+    live = figure(told, "../", page_of, translations(page.stem)) + LIVE_SCRIPT
+    html, found = TITLE_END.subn(lambda m: m[0] + live, page.read_text(), count=1)
+    if not found:
+        raise SiteError(f"{page.name}: no title block")
+    return html
 
 
 # ---- the claims

@@ -1,7 +1,7 @@
-"""The live sentence of the front page: the small trained model as one file for browsers, and a dozen sentences that are
-translated already, with where each word looked. `site_libs/live/transformer.js` reads the model, which is packed with
-gzip: the length of its header (4 bytes), the header in JSON, the low bytes of all 16-bit numbers, their high bytes,
-then the 8-bit numbers. Bytes that are alike stand together: gzip finds more to save."""
+"""The live figure of the front page: the small trained model as one file for browsers, a dozen sentences to try, and of
+the first one all that the figure shows. `site_libs/live/transformer.js` reads the model, which is packed with gzip: the
+length of its header (4 bytes), the header in JSON, the low bytes of all 16-bit numbers, their high bytes, then 8-bit
+numbers. Bytes that are alike stand together: gzip finds more to save."""
 import json
 import zlib
 from functools import cache
@@ -10,7 +10,8 @@ import torch
 
 from transformer_nb.data.corpora import load_corpus
 from transformer_nb.decode.translator import Translator
-from transformer_nb.course.viewer import _asset, compact, to_words
+from transformer_nb.course.viewer import _asset
+from transformer_nb.decode.alignment import KINDS
 from transformer_nb.parts.kernels import Int8Linear, linear_of
 
 SENTENCES = [  # the first one stands on the first screen: German orders its words otherwise
@@ -27,7 +28,7 @@ SENTENCES = [  # the first one stands on the first screen: German orders its wor
     "Julia wants to read her good magazines .",
     "the cook believes that Jakob picked our apple .",
 ]
-END = "(end)"  # what a reader sees of </s>
+SAID = "N", "h", "d_model", "d_ff", "vocab_size", "bos_id"  # of the model, what the figure's sentences name
 SETTINGS = "N", "d_model", "h", "pad_id", "bos_id", "eos_id", "max_len"  # of the model that the browser must know
 TRAINED_ON = 40_000  # pairs of the built-in corpus: their words are known
 
@@ -81,25 +82,47 @@ def gzipped(*parts):
     return b"".join(gzip.compress(part) + gzip.flush(zlib.Z_FULL_FLUSH) for part in parts) + gzip.flush()
 
 
+@torch.no_grad()
+def probabilities(translator, source, target):
+    "Of every piece at each step, while the model reads ids of a sentence and of its translation, both with their ends."
+    cfg = translator.cfg
+    logits = translator.model(torch.tensor([source]), torch.tensor([[cfg.bos_id, *target[:-1]]]))[0]
+    logits[:, cfg.never_written] = float("-inf")
+    return logits.softmax(-1)
+
+
 def told(translator, text):
-    "A sentence that is translated already: words of both sides, and cross-attention between them in thousandths."
-    maps = compact(to_words(translator.attention(text)))
-    source, target = ([*maps[side][:-1], END] for side in ("source", "target"))
-    return dict(text=text, source=source, target=target, cross=maps["cross"])
+    """All that the figure shows of a sentence, as `translated` in site_libs/live/worker.js tells it; weights and
+    probabilities in thousandths."""
+    source, = translator.encode([text])
+    target = [*translator.search([source], 1, 0, 1)[0][0].ids, translator.cfg.eos_id]
+    maps, p = translator.maps(source, target[:-1]), probabilities(translator, source, target)
+    thousandths = lambda numbers: (1000*numbers).round().int().tolist()
+    few, best = p.topk(5)
+    return dict(
+        text=text,
+        source=maps["source"],
+        target=maps["target"],
+        ids=dict(source=source, target=target),
+        maps={kind: thousandths(maps[kind]) for kind in KINDS},
+        next=[list(zip(translator.tokenizer.pieces(ids), row)) for ids, row in zip(best.tolist(), thousandths(few))],
+        chosen=thousandths(p[range(len(target)), target]),
+    )
 
 
-def stored_sentences(translator):
-    "The file of the sentences that are translated already."
-    return json.dumps([told(translator, text) for text in SENTENCES], ensure_ascii=False, separators=(",", ":"))
+def stored(translator):
+    "The file that the figure begins with."
+    first, model = told(translator, SENTENCES[0]), {name: getattr(translator.cfg, name) for name in SAID}
+    return json.dumps(dict(sentences=SENTENCES, model=model, first=first), ensure_ascii=False, separators=(",", ":"))
 
 
 def write_live(folder, translator, words):
-    "Write the model, the stored sentences and the arithmetic of the viewer, from which live.js takes that of words."
+    "Write the model, the sentences and the arithmetic of the viewer, from which live.js takes that of words."
     (folder / "model.bin").write_bytes(packed_model(translator, words))
-    (folder / "sentences.json").write_text(stored_sentences(translator), encoding="utf-8")
+    (folder / "sentences.json").write_text(stored(translator), encoding="utf-8")
     (folder / "maps.js").write_text(_asset("maps.js") + "\nexport {mean, spell, toWords, wordsOf}\n", encoding="utf-8")
 
 
 def add_live(out):
-    "Write into the site's folder `out` what the live sentence fetches."
+    "Write into the site's folder `out` what the live figure fetches."
     write_live(out / "site_libs/live", Translator.from_pretrained("demo", int8=True), known_words())

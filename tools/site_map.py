@@ -43,9 +43,11 @@ LIT = {page: (part,) for part, (page, _, _) in LESSONS.items()} | {  # which par
 def figure_map(
     current,  # The page it is for, such as `attention.html`, whose boxes are lit; None lights none
     to_root,  # From that page to the site's first folder: empty, or `../`
+    page_of=str,  # From the page of a lesson to the one that its boxes lead to
+    stations=False,  # Shall each box say what it is, for the script of the live figure?
 ):  # An `<svg>` of less than 15 kB
     "Draw figure 1; one unit is a pixel."
-    draw = Drawing(LIT.get(current, ()), current, to_root)
+    draw = Drawing(LIT.get(current, ()), current, to_root, page_of, stations)
     encoder = draw.stack(LEFT, -1, "source", ("self-attention",))
     decoder = draw.stack(RIGHT, 1, "target", ("masked self-attention", "attention to memory"))
     draw.memory(encoder, decoder)
@@ -56,8 +58,9 @@ def figure_map(
 class Drawing:
     "The map while it is drawn, from the bottom to the top: heights are counted from the ground."
 
-    def __init__(self, lit, current, to_root):
-        self.lit, self.current, self.to_root = lit, current, to_root
+    def __init__(self, lit, current, to_root, page_of, stations):
+        self.lit, self.current, self.to_root, self.page_of, self.stations = lit, current, to_root, page_of, stations
+        self.side, self.sublayer = "encoder", 0  # where a box is that is drawn now
         self.lines = {"": "", "query": "", "key": "", "value": ""}  # one path for each colour
         self.shapes, self.linked = [], set()
 
@@ -86,8 +89,11 @@ class Drawing:
         again = ' tabindex="-1"' if part in self.linked else ""
         here = ' aria-current="page"' if page == self.current else ""
         self.linked.add(part)
+        if self.stations:
+            what = "softmax" if text == "linear, softmax" else part
+            here += f' data-station="{what} {self.side} {self.sublayer}" data-lesson="{number}"'
         self.shapes.append(
-            f'<a href="{self.to_root}{page}" class="{"lit" if is_lit else ""}"{again}{here}>'
+            f'<a href="{self.to_root}{self.page_of(page)}" class="{"lit" if is_lit else ""}"{again}{here}>'
             f'<title>{text}: lesson {number}, {escape(title)}</title>'
         )
         self.rect(x - width/2, y, width, height, kind)
@@ -96,6 +102,7 @@ class Drawing:
 
     def stack(self, x, side, tokens, attentions):
         "One stack on the middle `x`; returns the heights at which its attentions may take in the memory, and its top."
+        self.side, self.sublayer = "encoder" if side < 0 else "decoder", 0
         self.link("tokens", x, 0, f"{tokens} tokens", height=18, kind="plain")
         self.line((x, 18), (x, 27))
         self.link("embedding", x, 27, "embedding")
@@ -122,7 +129,7 @@ class Drawing:
             self.text(x + dx + 8, low - 9, kind[0].upper() if kind != "query" else "Q", kind)
         self.line((x, y), (x, y + 9), head=False)
         self.rect(x - HALF, low, 2*HALF, 36, "looks")
-        self.text(x, low + 24, name)
+        self.text(x, low + 24, name, "hides" if name.startswith("masked") else "")
         self.link("attention", x - 25, low + 2, "attention", 60, 17)
         self.link("heads", x + 31, low + 2, "heads", 48, 17)
         return self.add_norm(x, side, y, low + 36)
@@ -142,6 +149,7 @@ class Drawing:
         turn = x + (HALF + 8)*side
         self.line((x, start + 4), (turn, start + 4), (turn, end + 9), (x + HALF*side, end + 9))
         self.line((x, end + 17), (x, end + 20), head=False)
+        self.sublayer += 1
         return end + 20
 
     def memory(self, encoder, decoder):

@@ -21,7 +21,7 @@ TOGGLES = {"collapse", "tab"}  # of Bootstrap's, what toggles.js knows
 FONT = re.compile(r"src:url\(fonts/bootstrap-icons\.[^}]*")
 ICON = re.compile(r"\\(f[0-9a-f]{3})\b|([\uf101-\uf8ff])")
 SHEET = re.compile(r'<link rel="stylesheet" href="([^"]+)"([^>]*)>')
-SOURCE = re.compile(r'<script\b[^>]* src="([^"]+)"')
+SOURCE = re.compile(r'<(?:script\b[^>]* src|link rel="modulepreload" href)="([^"]+)"')
 # Bootstrap asks an attribute for the dark theme, smalldocs sets another one before it paints
 DARK = "[data-bs-theme=dark]", ":is([data-bs-theme=dark],[data-scheme=alternate])"
 

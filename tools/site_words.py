@@ -20,10 +20,15 @@ def said_in(folder):
     return list(dict.fromkeys(text for script in scripts for _, text in SAID.findall(script)))
 
 
+def translations(code):
+    "The general words in a language."
+    return json.loads((TRANSLATIONS / code / "general.json").read_text(encoding="utf-8"))["words"]
+
+
 def write_words(out):
     "Write into the site's folder `out` a script for each language, with the words that all other scripts show."
     for code in CODES:
-        table = json.loads((TRANSLATIONS / code / "general.json").read_text(encoding="utf-8"))["words"]
+        table = translations(code)
         words = {text: table[text] for text in said_in(SITE_LIBS) if text in table}
         script = f"globalThis.translations = {json.dumps(words, ensure_ascii=False, separators=(',', ':'))}\n"
         (out / f"site_libs/words.{code}.js").write_text(script, encoding="utf-8")

@@ -46,13 +46,14 @@ const layerNorm = ({weight, bias}, x) => {
 
 // ---- Attention (§3.2)
 
-// Equation 1, softmax(QKᵀ/√d_k)V, for one query and every head (§3.2.2): a head owns d_k numbers of each vector.
-const attention = (query, keys, values, h) => {
+// Equation 1, softmax(QKᵀ/√d_k)V, for one query and every head (§3.2.2): a head owns d_k numbers of each vector. One that
+// is silenced looks, too, but what it has found stays 0.
+const attention = (query, keys, values, h, isSilent) => {
   const d_k = query.length/h, out = new Float32Array(query.length), maps = []
   for (let head = 0; head < h; head++) {
     const from = head*d_k, to = from + d_k
     const weights = softmax(keys.map(key => dot(query, key, from, to)/Math.sqrt(d_k)))
-    weights.forEach((weight, j) => { for (let i = from; i < to; i++) out[i] += weight*values[j][i] })
+    if (!isSilent(head)) weights.forEach((weight, j) => { for (let i = from; i < to; i++) out[i] += weight*values[j][i] })
     maps.push(weights)
   }
   return {out, maps}
@@ -60,11 +61,22 @@ const attention = (query, keys, values, h) => {
 
 // ---- Feed-forward (§3.3): max(0, xW₁ + b₁)W₂ + b₂
 
-const feedForward = ({W_1, W_2}, x) => linear(W_2, linear(W_1, x).map(v => Math.max(0, v)))
+const hiddenOf = ({W_1}, x) => linear(W_1, x).map(v => Math.max(0, v))
 
 // ---- The model (§3.1, figure 1), with the norm before each sub-layer, as the small model has it
 
+// Around each sub-layer: the norm before it, what it makes of all vectors, and the sum with what came in (§3.1). `seen`
+// is given what a reader may want to look at.
+const residual = (seen, norm, xs, sublayer) => {
+  const normed = xs.map(x => layerNorm(norm, x)), found = sublayer(normed), added = xs.map((x, i) => add(x, found[i]))
+  seen.norm.push(normed)
+  seen.add.push(added)
+  return added
+}
+
 export class Transformer {
+  silenced = new Set()  // heads that contribute nothing, by their names: 'encoder.0.3', 'decoder.0.3', 'cross.0.3'
+
   constructor({cfg, tensors}) {
     Object.assign(this, {cfg, tensors, embedding: tensors.embedding})
     this.encoder = this.stack('encoder')
@@ -84,54 +96,98 @@ export class Transformer {
   }
 
   // A token's row of the embedding times √d_model (§3.4), plus sine and cosine of its position (§3.5).
-  embed(id, position) {
-    const {d_model} = this.cfg, {exact} = this.embedding
-    return Float32Array.from({length: d_model}, (_, i) => {
-      const angle = position/10000**((i - i % 2)/d_model)
-      return exact[id*d_model + i]*Math.sqrt(d_model) + (i % 2 ? Math.cos(angle) : Math.sin(angle))
+  embed(id, position) { return add(this.row(id), this.position(position)) }
+
+  row(id) {
+    const {d_model} = this.cfg
+    return this.embedding.exact.slice(id*d_model, (id + 1)*d_model).map(v => v*Math.sqrt(d_model))
+  }
+
+  position(position) {
+    const {d_model} = this.cfg, angle = i => position/10000**((i - i % 2)/d_model)
+    return Float32Array.from({length: d_model}, (_, i) => i % 2 ? Math.cos(angle(i)) : Math.sin(angle(i)))
+  }
+
+  // Multi-head attention: query i looks at the first `visible(i)` keys. `name` is that of the kind and the layer.
+  heads({W_q, W_o}, name, xs, K, V, visible = () => K.length) {
+    const isSilent = head => this.silenced.has(`${name}.${head}`)
+    const looks = xs.map((x, i) => {
+      const m = visible(i)
+      return attention(linear(W_q, x), K.slice(0, m), V.slice(0, m), this.cfg.h, isSilent)
     })
+    return {out: looks.map(({out}) => linear(W_o, out)), maps: looks.map(({maps}) => maps)}
+  }
+
+  feedForward({W_1, W_2}, xs, seen) {
+    seen.hidden = xs.map(x => hiddenOf({W_1}, x))
+    return seen.hidden.map(x => linear(W_2, x))
   }
 
   // The encoder: every token looks at all tokens. The result is the memory.
   encode(ids) {
     let xs = ids.map((id, position) => this.embed(id, position))
-    for (const {self, norms, ffn} of this.encoder) {
-      const normed = xs.map(x => layerNorm(norms[0], x))
-      const [Q, K, V] = ['W_q', 'W_k', 'W_v'].map(W => normed.map(x => linear(self[W], x)))
-      xs = xs.map((x, i) => add(x, linear(self.W_o, attention(Q[i], K, V, this.cfg.h).out)))
-      xs = xs.map(x => add(x, feedForward(ffn, layerNorm(norms[1], x))))
-    }
-    return xs.map(x => layerNorm(this.tensors.encoder_norm, x))
+    const seen = this.encoder.map(({self, norms, ffn}, n) => {
+      const own = {norm: [], add: []}
+      xs = residual(own, norms[0], xs, normed => {
+        const K = normed.map(x => linear(self.W_k, x)), V = normed.map(x => linear(self.W_v, x))
+        const {out, maps} = this.heads(self, `encoder.${n}`, normed, K, V)
+        own.self = maps
+        return out
+      })
+      xs = residual(own, norms[1], xs, normed => this.feedForward(ffn, normed, own))
+      return own
+    })
+    return {memory: xs.map(x => layerNorm(this.tensors.encoder_norm, x)), seen}
   }
 
   // What the decoder remembers: keys and values of the memory, computed once, and of the tokens written so far.
-  begin(ids) {
-    const memory = this.encode(ids)
+  begin(ids) { return this.beginWith(this.encode(ids).memory) }
+
+  beginWith(memory) {
     const project = map => memory.map(x => linear(map, x))
     return {length: 0, layers: this.decoder.map(({cross}) => (
       {K: [], V: [], memoryK: project(cross.W_k), memoryV: project(cross.W_v)}
     ))}
   }
 
-  // One step of the decoder: the newest token in, a score for every next token out. A token sees itself and those
-  // before it, for later ones do not exist yet: that is the causal mask. `past` is not changed, so beams can share it.
-  step(past, id) {
-    const {h, pad_id, bos_id} = this.cfg, layers = [], cross = []
-    let y = this.embed(id, past.length)
-    this.decoder.forEach((layer, n) => {
-      const before = past.layers[n], normed = layerNorm(layer.norms[0], y)
-      const K = [...before.K, linear(layer.self.W_k, normed)], V = [...before.V, linear(layer.self.W_v, normed)]
-      layers.push({...before, K, V})
-      y = add(y, linear(layer.self.W_o, attention(linear(layer.self.W_q, normed), K, V, h).out))
-      const query = linear(layer.cross.W_q, layerNorm(layer.norms[1], y))
-      const {out, maps} = attention(query, before.memoryK, before.memoryV, h)
-      y = add(y, linear(layer.cross.W_o, out))
-      y = add(y, feedForward(layer.ffn, layerNorm(layer.norms[2], y)))
-      cross.push(maps)
+  // The decoder: the newest tokens in, for each a score for every next token out. A token sees itself and those before
+  // it: that is the causal mask, without which it also sees the new ones after it. `past` is not changed, so beams can
+  // share it.
+  decode(past, ids, masked = true) {
+    let ys = ids.map((id, i) => this.embed(id, past.length + i))
+    const layers = [], visible = i => past.length + (masked ? i + 1 : ids.length)
+    const seen = this.decoder.map(({self, cross, norms, ffn}, n) => {
+      const before = past.layers[n], own = {norm: [], add: []}
+      ys = residual(own, norms[0], ys, normed => {
+        const K = [...before.K, ...normed.map(y => linear(self.W_k, y))]
+        const V = [...before.V, ...normed.map(y => linear(self.W_v, y))]
+        const {out, maps} = this.heads(self, `decoder.${n}`, normed, K, V, visible)
+        layers.push({...before, K, V})
+        own.self = maps
+        return out
+      })
+      ys = residual(own, norms[1], ys, normed => {
+        const {out, maps} = this.heads(cross, `cross.${n}`, normed, before.memoryK, before.memoryV)
+        own.cross = maps
+        return out
+      })
+      ys = residual(own, norms[2], ys, normed => this.feedForward(ffn, normed, own))
+      return own
     })
-    const scores = linear(this.embedding, layerNorm(this.tensors.decoder_norm, y))  // the same matrix once more (§3.4)
-    scores[pad_id] = scores[bos_id] = -Infinity  // may never be said
-    return {scores, past: {length: past.length + 1, layers}, cross}
+    return {scores: ys.map(y => this.scores(y)), past: {length: past.length + ids.length, layers}, seen}
+  }
+
+  // The same matrix once more (§3.4); padding and the start may never be said.
+  scores(y) {
+    const scores = linear(this.embedding, layerNorm(this.tensors.decoder_norm, y))
+    scores[this.cfg.pad_id] = scores[this.cfg.bos_id] = -Infinity
+    return scores
+  }
+
+  // One step: the newest token in, the scores of the next one out.
+  step(past, id) {
+    const {scores: [scores], past: now} = this.decode(past, [id])
+    return {scores, past: now}
   }
 }
 
@@ -140,7 +196,7 @@ export class Transformer {
 const longest = (model, ids) => Math.min(ids.length + 50, model.cfg.max_len)
 
 // The most probable token at every step.
-export const greedy = (model, ids) => {
+export const greedy = (model, ids, tell = () => {}) => {
   const written = []
   let past = model.begin(ids), id = model.cfg.bos_id
   while (written.length < longest(model, ids)) {
@@ -149,6 +205,7 @@ export const greedy = (model, ids) => {
     id = step.scores.indexOf(Math.max(...step.scores))
     if (id === model.cfg.eos_id) break
     written.push(id)
+    tell(written)
   }
   return written
 }
@@ -164,8 +221,7 @@ const penalty = (length, alpha) => ((5 + length)/6)**alpha
 const candidates = (model, open, k) => {
   const all = open.flatMap(hypothesis => {
     const {scores, past} = model.step(hypothesis.past, hypothesis.last), logp = logSoftmax(scores)
-    const best = [...logp.keys()].sort((a, b) => logp[b] - logp[a]).slice(0, 2*k)
-    return best.map(id => ({past, last: id, ids: [...hypothesis.ids, id], logp: hypothesis.logp + logp[id]}))
+    return best(logp, 2*k).map(id => ({past, last: id, ids: [...hypothesis.ids, id], logp: hypothesis.logp + logp[id]}))
   })
   return all.sort((a, b) => b.logp - a.logp).slice(0, 2*k)
 }
@@ -187,16 +243,38 @@ export const beamSearch = (model, ids, k = 4, alpha = .6) => {
   return winner.filter(id => id !== eos_id)
 }
 
-// Where each written token looked: weights[layer][head][token][source token], while the model reads a translation.
-export const crossAttention = (model, ids, written) => {
-  let past = model.begin(ids)
-  const steps = [model.cfg.bos_id, ...written].map(id => {
-    const step = model.step(past, id)
-    past = step.past
-    return step.cross
-  })
-  return steps[0].map((heads, layer) => heads.map((_, head) => steps.map(cross => cross[layer][head])))
+// ---- Everything that can be looked at while the model reads a sentence and its translation, both as tokens. A map of
+// attention is maps[kind][layer][head][query][key]; `next` has the five most probable tokens of each step and their
+// probabilities, `chosen` the probability of the one that stands there. Without the mask the decoder sees what it is to say.
+export const read = (model, ids, written, masked = true) => {
+  const {bos_id, eos_id} = model.cfg, {memory, seen} = model.encode(ids), said = [...written, eos_id]
+  const heard = [bos_id, ...written], decoded = model.decode(model.beginWith(memory), heard, masked)
+  const next = decoded.scores.map(softmax)
+  return {
+    maps: {
+      encoder: seen.map(({self}) => square(self, ids.length)),
+      decoder: decoded.seen.map(({self}) => square(self, heard.length)),
+      cross: decoded.seen.map(({cross}) => square(cross, ids.length)),
+    },
+    next: next.map(p => best(p, 5).map(id => [id, p[id]])),
+    chosen: next.map((p, i) => p[said[i]]),
+    vectors: {encoder: inside(model, seen, ids), decoder: inside(model, decoded.seen, heard)},
+  }
 }
+
+// From weights of each query and head to a map for each head; what a query may not see has the weight 0.
+const square = (looks, m) => looks[0].map((_, head) => looks.map(heads => Array.from({length: m}, (_, j) => heads[head][j] ?? 0)))
+
+const best = (numbers, n) => [...numbers.keys()].sort((a, b) => numbers[b] - numbers[a]).slice(0, n)
+
+// All vectors of a place as one row of numbers, which travels fast from the worker to the page.
+const flat = vectors => Float32Array.from(vectors.flatMap(vector => [...vector]))
+
+const inside = (model, seen, ids) => ({
+  embedding: flat(ids.map(id => model.row(id))),
+  positions: flat(ids.map((_, position) => model.position(position))),
+  layers: seen.map(({norm, add, hidden}) => ({norm: norm.map(flat), add: add.map(flat), hidden: flat(hidden)})),
+})
 
 // ---- Word pieces (§5.1): byte-pair encoding as SentencePiece does it, ▁ marks the start of a word
 
