@@ -186,7 +186,7 @@ def test_formulas_keep_their_punctuation():
 def test_exercises_get_a_place_for_a_tick():
     cells = [cell("Read.\n\n**01.1 Your turn first: A** (write)."), cell("## Exercises\n\nHow.\n\n**01.2 B** (write).")]
     course.mark_lesson(cells, ["01.1", "01.2"], {})
-    assert '\n\n<span class="exercise" data-exercise="01.1"></span>**01.1 Your turn' in cells[0]["source"]
+    assert '\n\n<span class="exercise" id="exercise-01.1" data-exercise="01.1"></span>**01.1 Your turn' in cells[0]["source"]
     assert '## Exercises\n\n<p class="exercises" data-exercises="01.1 01.2" hidden></p>\n\nHow.' in cells[1]["source"]
 
 
@@ -622,7 +622,7 @@ def opened(browser, page, done="null"):
 
 def test_without_a_script_there_is_nothing_to_tick(toy_site):
     html = (toy_site / "toy.html").read_text()
-    assert '<span class="exercise" data-exercise="01.1"></span><strong>01.1' in html
+    assert '<span class="exercise" id="exercise-01.1" data-exercise="01.1"></span><strong>01.1' in html
     assert '<p class="exercises" data-exercises="01.1 01.2" hidden></p>' in html
     assert 'data-exercises="01.1 01.2" href="toy.html" class="sidebar' in html
     assert 'data-exercises="01.1 01.2" href="../toy.html"' in (toy_site / "deep/inner.html").read_text()

@@ -232,7 +232,7 @@ def test_the_index_has_prose_and_titles_in_all_languages(site):
     assert len(pages) == 5 and "course/tasks/toy.html" not in pages
     assert pages["careful.html"]["titles"] == ["12 Regularization", "正則化", "正则化", "정칙화"]
     assert pages["toy.html"]["weight"] > pages["deep/inner.html"]["weight"] > pages["glossary.html"]["weight"]
-    sections = {id: (heading, text) for id, heading, text in pages["toy.html"]["sections"]}
+    sections = {id: (heading, text) for id, heading, text, _ in pages["toy.html"]["sections"]}
     assert sections["a-query-among-keys"] == ("A query among keys", "Each query, d_k=64 wide, asks.")
     assert sections["twice"] == ("twice", "") and "secret" not in text  # an entry of the API: its name alone
 
@@ -245,10 +245,17 @@ def test_an_index_that_grows_too_large_is_refused(site, monkeypatch):
 
 def test_each_word_is_kept_once():
     long, longer = "x" * search.SHOWN, "y" * search.SUMMARY
-    sections = [["", "", f"{longer} one end two the two three"], ["a", "A", f"two {long} two one four 5"]]
-    assert search.condensed(sections, {"the"}) == [
-        ["", "", f"{longer} one end two three"], ["a", "A", f"two {long} four"]
+    sections = [["", "", f"{longer} one end two the two three"], ["a", "A", f"two {long} two one four 5 many"]]
+    assert search.condensed(sections, {"the", "many"}, {"the"}) == [
+        ["", "", f"{longer} …", "one end two three"], ["a", "A", f"two {long} …", "four"]
     ]
+
+
+def test_what_is_shown_ends_with_a_sentence_or_a_word():
+    long = "x" * 40
+    assert search.cut(f"{long} ends. Here it begins.", 30) == (f"{long} ends.", " Here it begins.")
+    assert search.cut(f"{long} and so on for ever", 30) == (f"{long} …", " and so on for ever")
+    assert search.cut("Short.", 30) == ("Short.", "")
 
 
 RESULTS = "document.querySelector('.search-results')"

@@ -103,7 +103,7 @@ def number_hints(cells):
 
 
 def tick_of(id):
-    return f'<span class="exercise" data-exercise="{id}"></span>'
+    return f'<span class="exercise" id="exercise-{id}" data-exercise="{id}"></span>'
 
 
 def count_of(ids):
