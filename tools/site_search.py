@@ -114,7 +114,7 @@ def write_index(out, renamed):
 
 
 def by_language(pages):
-    "The sections of each index: `{'search.json': {'index.html': [...]}, 'search.ja.json': {'languages/ja.html': ...}}`."
+    "The sections of each index: `{'search.json': {'index.html': [...]}, 'search.ja.json': {'index.html': ...}}`."
     found = {"search.json": {}}
     for href, page in pages.items():
         lang = language_of(href)
@@ -152,8 +152,8 @@ def common_words(pages, most):
 
 
 def condensed(sections, common, everywhere, more=MORE):
-    """The sections of a page, `[id, heading, the beginning of its text, words]`: the words are those that are not common
-    and come first on this page. What stands above the first heading tells of the page: there more words count."""
+    """The sections of a page, `[id, heading, the beginning of its text, words]`: the words are those that are not
+    common and come first on this page. What stands above the first heading tells of the page: there more words count."""
     out, seen = [], set(everywhere)
     for id, heading, text in sections:
         heading, (shown, rest) = tidy(heading), cut(tidy(text), SHOWN if id else SUMMARY)

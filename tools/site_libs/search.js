@@ -16,9 +16,10 @@
   const TITLE = 30, SUMMARY = 5, HEADING = 10, TEXT = 1 // what a match counts there; a page begins with its summary
   const EXACT = 4, WHOLE = 3, BEGINS = 2, INSIDE = 1 // how well a text answers a word
   const LETTER = "[\\p{L}\\p{N}_]"
-  const CHINESE = /\p{Script=Han}/u, JAPANESE = /[\p{Script=Hiragana}\p{Script=Katakana}]/u, KOREAN = /\p{Script=Hangul}/u
-  const STOP = new Set(`a an and are as at be by can do does exercise for from how i in is it its lesson me my of on or own
-    our so that the this to use we what when where which who why with you your take takes`.split(/\s+/))
+  const CHINESE = /\p{Script=Han}/u, KOREAN = /\p{Script=Hangul}/u
+  const JAPANESE = /[\p{Script=Hiragana}\p{Script=Katakana}]/u
+  const STOP = new Set(`a an and are as at be by can do does exercise for from how i in is it its lesson me my of on or
+    own our so that the this to use we what when where which who why with you your take takes`.split(/\s+/))
   const ALSO = { backpropagation: "gradient", bpe: "tokenizer", license: "licence", sqrt: "root", warmup: "warm-up" }
   const ENDING = /(?:ies|y|ings?|ed|es?|(?<!s)s)$/ // of an English word
   const WORDS = /(?:table|figure|equation|section) \d\w*|[^\s,;:!?，。、？"'()]+(?<!\.)/g // "table 3" is one
