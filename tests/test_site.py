@@ -186,7 +186,8 @@ def test_formulas_keep_their_punctuation():
 def test_exercises_get_a_place_for_a_tick():
     cells = [cell("Read.\n\n**01.1 Your turn first: A** (write)."), cell("## Exercises\n\nHow.\n\n**01.2 B** (write).")]
     course.mark_lesson(cells, ["01.1", "01.2"], {})
-    assert '\n\n<span class="exercise" id="exercise-01.1" data-exercise="01.1"></span>**01.1 Your turn' in cells[0]["source"]
+    tick = '<span class="exercise" id="exercise-01.1" data-exercise="01.1"></span>'
+    assert f"\n\n{tick}**01.1 Your turn" in cells[0]["source"]
     assert '## Exercises\n\n<p class="exercises" data-exercises="01.1 01.2" hidden></p>\n\nHow.' in cells[1]["source"]
 
 

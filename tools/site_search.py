@@ -153,7 +153,7 @@ def common_words(pages, most):
 
 def condensed(sections, common, everywhere, more=MORE):
     """The sections of a page, `[id, heading, the beginning of its text, words]`: the words are those that are not
-    common and come first on this page. What stands above the first heading tells of the page: there more words count."""
+    common and come first on this page. What stands above the first heading tells of the page: more words count."""
     out, seen = [], set(everywhere)
     for id, heading, text in sections:
         heading, (shown, rest) = tidy(heading), cut(tidy(text), SHOWN if id else SUMMARY)
