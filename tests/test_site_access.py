@@ -71,6 +71,7 @@ def test_the_colours_are_those_of_the_site():
 @pytest.mark.parametrize("html, formulas", [
     ("<p>divided by √d_k;</p>", 1),
     ("<p>除以 √d_k；d_model</p>", 2),
+    ("<th>P_drop</th><th>ε_ls</th>", 2),
     ("<p>of d_key, a.d_k, my_d_k</p>", 0),
     ("<pre>√d_k</pre><code>d_k</code><svg><text>d_k</text></svg>", 0),
     ('<p><img alt="√d_k"></p>', 0),

@@ -18,8 +18,8 @@
   const LETTER = "[\\p{L}\\p{N}_]"
   const CHINESE = /\p{Script=Han}/u, KOREAN = /\p{Script=Hangul}/u
   const JAPANESE = /[\p{Script=Hiragana}\p{Script=Katakana}]/u
-  const STOP = new Set(`a an and are as at be by can do does exercise for from how i in is it its lesson me my of on or
-    own our so that the this to use we what when where which who why with you your take takes`.split(/\s+/))
+  const STOP = new RegExp(`^(?:${["a|an|and|are|as|at|be|by|can|do|does|exercise|for|from|how|i|in|is|it|its|lesson|me|my",
+    "of|on|or|our|own|so|take|takes|that|the|this|to|use|we|what|when|where|which|who|why|with|you|your"].join("|")})$`)
   const ALSO = { backpropagation: "gradient", bpe: "tokenizer", license: "licence", sqrt: "root", warmup: "warm-up" }
   const ENDING = /(?:ies|y|ings?|ed|es?|(?<!s)s)$/ // of an English word
   const WORDS = /(?:table|figure|equation|section) \d\w*|[^\s,;:!?，。、？"'()]+(?<!\.)/g // "table 3" is one
@@ -56,7 +56,7 @@
   // The words of a question without those that say nothing, and none twice
   function wordsOf(text) {
     const all = plain(text).match(WORDS) ?? []
-    const telling = all.filter((word) => !STOP.has(word))
+    const telling = all.filter((word) => !STOP.test(word))
     return [...new Set(telling.length ? telling : all)]
   }
 
