@@ -16,6 +16,7 @@ import site_access as access
 import site_axe
 import site_math as math
 import site_search as search
+import site_words as words
 from browser import served
 from build_math_font import known_signs
 from site_checks import PageFacts
@@ -205,6 +206,22 @@ def test_the_frame_of_a_page_speaks_its_language(site):
         assert (f">{words}<" in lesson or f"> {words}<" in lesson or f'"{words}"' in lesson) or words == "Code"
         assert f">{words}<" not in other and f"> {words}<" not in other and f'="{words}" aria' not in other
     assert 'placeholder="検索"' in other and "> 先頭へ戻る</a>" in other
+
+
+def test_a_lesson_in_another_language_has_its_sidebar_and_its_neighbours(tmp_path):
+    (tmp_path / "index.ipynb").write_text(json.dumps({"cells": [cell(TITLES)]}))
+    link = 'class="sidebar-item-text sidebar-link"><span class="menu-text">'
+    entry = '<li><a data-exercises="01.1" href="../../{}" ' + link + "{}</span>"
+    entries = entry.format("toy.html", "01 Attention") + entry.format("careful.html", "12 Regularization")
+    section = '<span class="menu-text">In practice</span>'
+    html = f'<html lang="ja"><nav aria-label="Lessons" id="quarto-sidebar">{section}{entries}</nav>'
+    pages = {"01_toy.ipynb": "toy.ipynb", "12_careful.ipynb": "careful.ipynb"}
+    own = {f"languages/ja/{old}": f"languages/ja/{new}" for old, new in pages.items()}
+    done, steps = words.speak_sidebar(html, "languages/ja/toy.html", tmp_path, pages | own)
+    assert "実践では" in done and 'href="toy.html" class="sidebar-item-text sidebar-link active" aria-current="page"' in done
+    assert steps == [("next", "careful.html", "12 正則化")] and ">01 アテンション<" in done
+    done, steps = words.speak_sidebar(html, "languages/ja/toy.html", tmp_path, pages)
+    assert 'href="../../careful.html"' in done and steps == []
 
 
 SECTIONS = re.compile(r'<details( open)?><summary class="sidebar-link"><span class="menu-text">(.*?)</span></summary>')

@@ -62,7 +62,7 @@ ENTRY = re.compile(
     r'href="([^"#:]*)" class="(sidebar-item-text sidebar-link)"><span class="menu-text">(\d\d\w? )?([^<]*)'
 )
 ROW = re.compile(r"^\|[^|]*\| *\[[^\]]*\]\(([\w/]+\.ipynb)\) *\|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|$", re.M)
-SIDEBAR = re.compile(r'<nav id="quarto-sidebar".*?</nav>', re.S)
+SIDEBAR = re.compile(r'<nav [^>]*id="quarto-sidebar".*?</nav>', re.S)
 
 
 @cache
