@@ -30,6 +30,7 @@ from site_front import add_front, claims_first
 from site_meta import add_meta, write_cards
 from site_reference import add_reference, add_steps, check_reference, write_reference
 from site_rewrites import (
+    TASKS,
     SiteError,
     add_alternates,
     keep_punctuation,
@@ -137,6 +138,7 @@ def rewrite_config(work, renamed):
 def rewrite(cfg, processed, work, lessons):
     "Copy the processed notebooks to `work` and rewrite them there for smalldocs."
     shutil.copytree(processed, work, ignore=shutil.ignore_patterns(cfg.doc_path.name))
+    shutil.rmtree(work / TASKS, ignore_errors=True)  # their answers and hints are not for those who are to find them
     renamed = page_names(work)
     for name in renamed:
         rewrite_cells(work / name, tabs_of, name, renamed)

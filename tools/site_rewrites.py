@@ -20,6 +20,9 @@ FOLD = rf"^<details(?: open)?><summary>(?:In short|{'|'.join(LANGS)})</summary>$
 FOLDS = re.compile(rf"(?:{FOLD}\n*)+", re.M | re.S)
 
 
+TASKS = "course/tasks"  # the folder of what checks the exercises, which is not on the site
+
+
 class SiteError(Exception):
     "Something in the notebooks that a reader would stumble over; the message names the notebook."
 
@@ -86,7 +89,8 @@ def rewrite_references(text, numbers):
 
 
 def rewrite_links(text, name, renamed, doc_url):
-    "Links in notebook `name` to other notebooks lead to their pages, and links to this site become relative."
+    """Links in notebook `name` to other notebooks lead to their pages, links to this site become relative, and what
+    nbdev takes for a name of an exercise's is none."""
     folder = posixpath.dirname(name)  # of the notebook; its page is in the same
 
     def to_page(m):
@@ -94,6 +98,7 @@ def rewrite_links(text, name, renamed, doc_url):
         return f"]({posixpath.relpath(renamed[target], folder or '.')}{m[2]})" if target in renamed else m[0]
 
     text = re.sub(r"\]\(([\w./-]+\.ipynb)(#[^)]*|)\)", to_page, text)
+    text = re.sub(rf"\[([^\]]*)\]\({re.escape(doc_url.rstrip('/'))}/{TASKS}/[^)]*\)", r"\1", text)
     site = rf"\]\({re.escape(doc_url.rstrip('/'))}/([^)#]*)"
     return re.sub(site, lambda m: f"]({posixpath.relpath(m[1] or '.', folder or '.')}", text)
 

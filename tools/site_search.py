@@ -98,7 +98,7 @@ class Prose:
 def write_index(out, renamed):
     "Replace smalldocs' index in the folder of the finished site; its pages are named by their notebooks in `renamed`."
     hrefs = {posixpath.splitext(page)[0] + ".html": weight_of(notebook) for notebook, page in renamed.items()}
-    pages = {href: Prose((out / href).read_text()) for href, weight in hrefs.items() if weight}
+    pages = {href: Prose((out / href).read_text()) for href in hrefs}
     titles = other_titles(out / "index.html")
     for name, chosen in by_language(pages).items():
         common = [common_words(chosen.values(), most) for most in (COMMON, EVERYWHERE)]
@@ -125,10 +125,8 @@ def by_language(pages):
 
 
 def weight_of(notebook):
-    "A lesson counts for more than what stands beside the path, and that for more than a reference; tasks are left out."
+    "A lesson counts for more than what stands beside the path, and that for more than a reference."
     folder, name = posixpath.split(notebook)
-    if folder == "course/tasks":
-        return 0
     if name == "index.ipynb":
         return LESSON
     if notebook in GROUND or folder == "further":
