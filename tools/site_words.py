@@ -1,7 +1,7 @@
 """What stands around the text, in the language of the page. The words that scripts show: a script gives each text to
 `say`, which finds it in `site_libs/words.ja.js` or its like. Only pages of that language load such a file; the build
-writes it from the translations in `transformer_nb/assets/languages`. And the sidebar: titles in that language, and links
-to the lessons that are translated."""
+writes it from the translations in `transformer_nb/assets/languages`. And the sidebar: titles in that language, and
+links to the lessons that are translated."""
 import json
 import posixpath
 import re
@@ -48,13 +48,17 @@ SECTIONS = {
     "Front page": {"ja": "トップページ", "zh": "首页", "ko": "첫 페이지"},
     "Before you start": {"ja": "はじめに", "zh": "开始之前", "ko": "시작하기 전에"},
     "§3 The model": {"ja": "§3 モデル", "zh": "§3 模型", "ko": "§3 모델"},
-    "§4 Why self-attention": {"ja": "§4 なぜ自己アテンションか", "zh": "§4 为什么用自注意力", "ko": "§4 왜 셀프 어텐션인가"},
+    "§4 Why self-attention": {
+        "ja": "§4 なぜ自己アテンションか", "zh": "§4 为什么用自注意力", "ko": "§4 왜 셀프 어텐션인가",
+    },
     "§5 Training": {"ja": "§5 学習", "zh": "§5 训练", "ko": "§5 학습"},
     "§6 Results": {"ja": "§6 結果", "zh": "§6 结果", "ko": "§6 결과"},
     "In practice": {"ja": "実践では", "zh": "实践中", "ko": "실전에서"},
     "Beside the path": {"ja": "本筋の外", "zh": "主线之外", "ko": "본문 밖에서"},
     "Further questions": {"ja": "さらなる疑問", "zh": "更多问题", "ko": "더 깊은 질문"},
-    "Workshop: what the library can do more": {"ja": "工房：ライブラリの内側", "zh": "工坊：程序库", "ko": "작업실: 라이브러리"},
+    "Workshop: what the library can do more": {
+        "ja": "工房：ライブラリの内側", "zh": "工坊：程序库", "ko": "작업실: 라이브러리",
+    },
     "Reference": {"ja": "リファレンス", "zh": "参考", "ko": "참고 자료"},
 }
 SECTION = re.compile(rf'(?<=<span class="menu-text">)({"|".join(map(re.escape, SECTIONS))})(?=</span>)')
