@@ -183,6 +183,13 @@ def test_formulas_keep_their_punctuation():
 
 # ---- the course
 
+def test_no_word_leads_to_the_exercises_answers():
+    text = "A [`split`](https://x.io/y/course/tasks/multihead.html#split), as in `tasks`."
+    assert rw.rewrite_text(text, {}, lambda part: part) == "A `split`, as in `tasks`."
+    link = "[`tasks`](https://github.com/a/b/nbs/course/tasks/01_attention.ipynb)"
+    assert rw.rewrite_text(link, {}, lambda part: part) == link
+
+
 def test_exercises_get_a_place_for_a_tick():
     cells = [cell("Read.\n\n**01.1 Your turn first: A** (write)."), cell("## Exercises\n\nHow.\n\n**01.2 B** (write).")]
     course.mark_lesson(cells, ["01.1", "01.2"], {})

@@ -21,6 +21,7 @@ FOLDS = re.compile(rf"(?:{FOLD}\n*)+", re.M | re.S)
 
 
 TASKS = "course/tasks"  # the folder of what checks the exercises, which is not on the site
+TASK_LINK = re.compile(rf"\[(`[^`]*`)\]\([^)\s]*{TASKS}/\w+\.html[^)]*\)")  # where nbdev errs
 
 
 class SiteError(Exception):
@@ -89,8 +90,7 @@ def rewrite_references(text, numbers):
 
 
 def rewrite_links(text, name, renamed, doc_url):
-    """Links in notebook `name` to other notebooks lead to their pages, links to this site become relative, and what
-    nbdev takes for a name of an exercise's is none."""
+    "Links in notebook `name` to other notebooks lead to their pages, and links to this site become relative."
     folder = posixpath.dirname(name)  # of the notebook; its page is in the same
 
     def to_page(m):
@@ -98,7 +98,6 @@ def rewrite_links(text, name, renamed, doc_url):
         return f"]({posixpath.relpath(renamed[target], folder or '.')}{m[2]})" if target in renamed else m[0]
 
     text = re.sub(r"\]\(([\w./-]+\.ipynb)(#[^)]*|)\)", to_page, text)
-    text = re.sub(rf"\[([^\]]*)\]\({re.escape(doc_url.rstrip('/'))}/{TASKS}/[^)]*\)", r"\1", text)
     site = rf"\]\({re.escape(doc_url.rstrip('/'))}/([^)#]*)"
     return re.sub(site, lambda m: f"]({posixpath.relpath(m[1] or '.', folder or '.')}", text)
 
@@ -141,6 +140,7 @@ def rewrite_cell(cell, numbers, relink, taken):
 def rewrite_text(text, numbers, relink):
     "Rewrite what stands in a Markdown cell, or what a code cell shows as Markdown."
     text = re.sub(r"\A(?:#\|.*\n)+", "", text)  # directives that nbdev leaves in Markdown cells
+    text = TASK_LINK.sub(r"\1", text)
     text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
     text = outside_code(lambda t: rewrite_equations(t, numbers), text)
     text = outside_code(lambda t: rewrite_references(t, numbers), text)
