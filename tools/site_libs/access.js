@@ -77,7 +77,6 @@
       answers.append(name, ...folds)
     }
     document.querySelector("main").append(answers)
-    for (const picture of document.images) picture.loading = "eager"
     opened = [...document.querySelectorAll("main details:not([open], .code-fold)")]
     for (const fold of opened) fold.open = true
   }
@@ -90,6 +89,12 @@
     places = opened = []
   }
 
+  // Paper does not wait for pictures: where there is room to print from, they come when the page has
+  function loadPictures() {
+    for (const picture of document.images) picture.loading = "eager"
+  }
+
+  if (innerWidth >= 768) addEventListener("load", () => setTimeout(loadPictures, 2000))
   addEventListener("beforeprint", forPaper)
   addEventListener("afterprint", forScreen)
   addEventListener("load", markScrolling)
