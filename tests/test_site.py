@@ -183,10 +183,18 @@ def test_formulas_keep_their_punctuation():
 
 # ---- the course
 
+def test_no_word_leads_to_the_exercises_answers():
+    text = "A [`split`](https://x.io/y/course/tasks/multihead.html#split), as in `tasks`."
+    assert rw.rewrite_text(text, {}, lambda part: part) == "A `split`, as in `tasks`."
+    link = "[`tasks`](https://github.com/a/b/nbs/course/tasks/01_attention.ipynb)"
+    assert rw.rewrite_text(link, {}, lambda part: part) == link
+
+
 def test_exercises_get_a_place_for_a_tick():
     cells = [cell("Read.\n\n**01.1 Your turn first: A** (write)."), cell("## Exercises\n\nHow.\n\n**01.2 B** (write).")]
     course.mark_lesson(cells, ["01.1", "01.2"], {})
-    assert '\n\n<span class="exercise" data-exercise="01.1"></span>**01.1 Your turn' in cells[0]["source"]
+    tick = '<span class="exercise" id="exercise-01.1" data-exercise="01.1"></span>'
+    assert f"\n\n{tick}**01.1 Your turn" in cells[0]["source"]
     assert '## Exercises\n\n<p class="exercises" data-exercises="01.1 01.2" hidden></p>\n\nHow.' in cells[1]["source"]
 
 
@@ -543,7 +551,8 @@ def test_the_list_of_lessons_on_the_front_page_has_the_numbers_of_the_notebooks(
 def test_each_language_has_its_own_index(toy_site):
     pages = {name: {entry["href"] for entry in json.loads((toy_site / name).read_text())}
              for name in ("search.json", "search.ja.json")}
-    assert pages["search.ja.json"] == {"languages/ja.html", "languages/ja/toy.html"}
+    own = {"languages/ja.html", "languages/ja/toy.html"}
+    assert pages["search.ja.json"] == own | {"toy.html"}  # which has a summary in Japanese
     assert pages["search.json"] == {"index.html", "toy.html", "deep/inner.html"}
 
 
@@ -569,7 +578,7 @@ def opened(browser, page, done="null"):
 
 def test_without_a_script_there_is_nothing_to_tick(toy_site):
     html = (toy_site / "toy.html").read_text()
-    assert '<span class="exercise" data-exercise="01.1"></span><strong>01.1' in html
+    assert '<span class="exercise" id="exercise-01.1" data-exercise="01.1"></span><strong>01.1' in html
     assert '<p class="exercises" data-exercises="01.1 01.2" hidden></p>' in html
     assert 'data-exercises="01.1 01.2" href="toy.html" class="sidebar' in html
     assert 'data-exercises="01.1 01.2" href="../toy.html"' in (toy_site / "deep/inner.html").read_text()

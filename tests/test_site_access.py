@@ -16,6 +16,7 @@ import site_access as access
 import site_axe
 import site_math as math
 import site_search as search
+import site_words
 from browser import served
 from build_math_font import known_signs
 from site_checks import PageFacts
@@ -71,6 +72,7 @@ def test_the_colours_are_those_of_the_site():
 @pytest.mark.parametrize("html, formulas", [
     ("<p>divided by √d_k;</p>", 1),
     ("<p>除以 √d_k；d_model</p>", 2),
+    ("<th>P_drop</th><th>ε_ls</th>", 2),
     ("<p>of d_key, a.d_k, my_d_k</p>", 0),
     ("<pre>√d_k</pre><code>d_k</code><svg><text>d_k</text></svg>", 0),
     ('<p><img alt="√d_k"></p>', 0),
@@ -206,6 +208,23 @@ def test_the_frame_of_a_page_speaks_its_language(site):
     assert 'placeholder="検索"' in other and "> 先頭へ戻る</a>" in other
 
 
+def test_a_lesson_in_another_language_has_its_sidebar_and_its_neighbours(tmp_path):
+    (tmp_path / "index.ipynb").write_text(json.dumps({"cells": [cell(TITLES)]}))
+    link = 'class="sidebar-item-text sidebar-link"><span class="menu-text">'
+    entry = '<li><a data-exercises="01.1" href="../../{}" ' + link + "{}</span>"
+    entries = entry.format("toy.html", "01 Attention") + entry.format("careful.html", "12 Regularization")
+    section = '<span class="menu-text">In practice</span>'
+    html = f'<html lang="ja"><nav aria-label="Lessons" id="quarto-sidebar">{section}{entries}</nav>'
+    pages = {"01_toy.ipynb": "toy.ipynb", "12_careful.ipynb": "careful.ipynb"}
+    own = {f"languages/ja/{old}": f"languages/ja/{new}" for old, new in pages.items()}
+    done, steps = site_words.speak_sidebar(html, "languages/ja/toy.html", tmp_path, pages | own)
+    assert "実践では" in done
+    assert 'href="toy.html" class="sidebar-item-text sidebar-link active" aria-current="page"' in done
+    assert steps == [("next", "careful.html", "12 正則化")] and ">01 アテンション<" in done
+    done, steps = site_words.speak_sidebar(html, "languages/ja/toy.html", tmp_path, pages)
+    assert 'href="../../careful.html"' in done and steps == []
+
+
 SECTIONS = re.compile(r'<details( open)?><summary class="sidebar-link"><span class="menu-text">(.*?)</span></summary>')
 
 
@@ -232,7 +251,7 @@ def test_the_index_has_prose_and_titles_in_all_languages(site):
     assert len(pages) == 5 and "course/tasks/toy.html" not in pages
     assert pages["careful.html"]["titles"] == ["12 Regularization", "正則化", "正则化", "정칙화"]
     assert pages["toy.html"]["weight"] > pages["deep/inner.html"]["weight"] > pages["glossary.html"]["weight"]
-    sections = {id: (heading, text) for id, heading, text in pages["toy.html"]["sections"]}
+    sections = {id: (heading, text) for id, heading, text, _ in pages["toy.html"]["sections"]}
     assert sections["a-query-among-keys"] == ("A query among keys", "Each query, d_k=64 wide, asks.")
     assert sections["twice"] == ("twice", "") and "secret" not in text  # an entry of the API: its name alone
 
@@ -245,10 +264,17 @@ def test_an_index_that_grows_too_large_is_refused(site, monkeypatch):
 
 def test_each_word_is_kept_once():
     long, longer = "x" * search.SHOWN, "y" * search.SUMMARY
-    sections = [["", "", f"{longer} one end two the two three"], ["a", "A", f"two {long} two one four 5"]]
-    assert search.condensed(sections, {"the"}) == [
-        ["", "", f"{longer} one end two three"], ["a", "A", f"two {long} four"]
+    sections = [["", "", f"{longer} one end two the two three"], ["a", "A", f"two {long} two one four 5 many"]]
+    assert search.condensed(sections, {"the", "many"}, {"the"}) == [
+        ["", "", f"{longer} …", "one end two three"], ["a", "A", f"two {long} …", "four"]
     ]
+
+
+def test_what_is_shown_ends_with_a_sentence_or_a_word():
+    long = "x" * 40
+    assert search.cut(f"{long} ends. Here it begins.", 30) == (f"{long} ends.", " Here it begins.")
+    assert search.cut(f"{long} and so on for ever", 30) == (f"{long} …", " and so on for ever")
+    assert search.cut("Short.", 30) == ("Short.", "")
 
 
 RESULTS = "document.querySelector('.search-results')"

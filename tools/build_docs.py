@@ -27,8 +27,10 @@ from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course, rewrite_cells
 from site_figures import check_figures, lighten
 from site_front import add_front, claims_first
-from site_reference import add_reference, write_reference
+from site_meta import add_meta, write_cards
+from site_reference import add_reference, add_steps, write_reference
 from site_rewrites import (
+    TASKS,
     SiteError,
     add_alternates,
     keep_punctuation,
@@ -45,7 +47,7 @@ from site_rewrites import (
 from site_math import set_formulas
 from site_search import add_search, write_index
 from site_slim import bring_styles, slim_page, slim_styles
-from site_words import add_scripts, write_words
+from site_words import add_scripts, speak_sidebar, write_words
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 
@@ -137,6 +139,7 @@ def rewrite_config(work, renamed):
 def rewrite(cfg, processed, work, lessons):
     "Copy the processed notebooks to `work` and rewrite them there for smalldocs."
     shutil.copytree(processed, work, ignore=shutil.ignore_patterns(cfg.doc_path.name))
+    shutil.rmtree(work / TASKS, ignore_errors=True)  # their answers and hints are not for those who are to find them
     renamed = page_names(work)
     for name in renamed:
         rewrite_cells(work / name, tabs_of, name, renamed)
@@ -158,7 +161,8 @@ def finish_page(path, out, cfg, renamed, lessons):
     html = in_their_words(add_search(add_access(set_formulas(html, path.stem))))
     html = add_progress(add_scripts(html, to_root), to_root, lesson_pages(lessons, renamed))
     name = path.relative_to(out).as_posix()
-    html = add_reference(html, name, to_root, cfg, renamed)
+    html, steps = speak_sidebar(html, name, cfg.nbs_path, renamed)
+    html = add_meta(add_reference(add_steps(html, steps), name, to_root, cfg, renamed), name, cfg)
     html = add_alternates(html, name, cfg.doc_url, renamed)
     source = f"{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/"
     for old, new in renamed.items():
@@ -191,6 +195,7 @@ def render(cfg, work, renamed, lessons):
     if (cfg.lib_path / "assets/demo").exists():  # the project has a trained model
         import_module("site_live").add_live(out)  # with torch, which takes seconds to import
     add_front(cfg, out)
+    write_cards(out)
     slim_styles(out)
     bring_styles(out / "index.html")
     shutil.rmtree(cfg.doc_path, ignore_errors=True)

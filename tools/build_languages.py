@@ -21,6 +21,7 @@ from smalldocs.markdown import pandoc_id
 from transformer_nb.course.exercises import (
     choices, exercise_translations, exercises, find, fold, is_first, solution_text, translations)
 from transformer_nb.course.widgets import DIVISORS, WIDGETS, Widget, mask_data
+from transformer_nb.decode.viewer import TITLES as MAPS
 
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'
@@ -42,6 +43,7 @@ PAPER_HEAD = r'^(?:## What the paper says\n+|\*\*What the paper says \(.*?\)\.\*
 PAPER = re.compile(PAPER_HEAD + r'(.*?)(?=^## |\Z)', re.M | re.S)
 CAPTION = re.compile(r'^(#\| fig-(?:cap|alt): )(.*)$', re.M)
 AS_IT_IS = re.compile(r'\$\$.*\$\$.*|\W*', re.S)  # formulas and marks have no language
+LABEL = re.compile(r"(?<=\(bar, ')[^']+(?=')|Point at a token,[^'<]*|" + '|'.join(map(re.escape, MAPS.values())))
 WIDGET = re.compile(r"data-widget=\"(\w+)\" data-given='(.*?)'", re.S)
 TITLES = '|'.join(['In short', *NAMES.values()])
 SUMMARY = re.compile(rf'<details><summary>({TITLES})</summary>\n\n(.*?)\n\n</details>\n*', re.S)
@@ -101,9 +103,11 @@ def spoken():
 
 
 def of_widgets():
-    "The words of the widgets: their titles, what their scripts say, and what their data have for the scripts to say."
+    "The words of the widgets and of the viewer: titles, labels, what scripts say, and what data have for them to say."
     masks, divisors = [mask['name'] for mask in mask_data()['presets']], [name for name in DIVISORS if name.isalpha()]
-    return [title for title, _ in WIDGETS.values()] + masks + divisors + said_in(ROOT / 'transformer_nb/assets/widgets')
+    viewer = LABEL.findall((ROOT / 'transformer_nb/assets/viewer.js').read_text(encoding='utf-8')) + [*MAPS.values()]
+    widgets = said_in(ROOT / 'transformer_nb/assets/widgets')
+    return [title for title, _ in WIDGETS.values()] + masks + divisors + widgets + viewer
 
 
 def framed(number):
@@ -291,9 +295,9 @@ class Speaker:
         return out | {'data': data | new} if new else out
 
     def widget(self, page):
-        "A widget with the same data; other HTML as it is."
+        "A widget with the same data; a viewer with its labels and its first line; other HTML as it is."
         found = WIDGET.search(page)
-        if not found: return page
+        if not found: return LABEL.sub(lambda m: self.table.get(m[0], m[0]), page)
         return Widget(found[1], WIDGETS[found[1]][0], json.loads(html.unescape(found[2])), self.language).html
 
 

@@ -14,6 +14,7 @@ from site_rewrites import LANGS, SiteError
 
 EXERCISE = re.compile(r"^\*\*(\w+\.\d+)(?= )", re.M)  # the title of an exercise, at the start of a line
 HEADING = re.compile(r"^## (?:Exercises|練習問題|练习|연습 문제)$", re.M)
+LISTED = re.compile(r"<pre><code> *minutes  level  kind .*?</code></pre>", re.S)
 NOT_BEGUN = re.compile(r'"text/plain": \[?"\d\d\w?\.\d+ ○ [^"]*"')
 TABSET = re.compile(r"^(:::+) \{\.panel-tabset\}\s+## English$.*?^\1$", re.M | re.S)  # the summary in four languages
 
@@ -90,7 +91,7 @@ def rewrite_texts(cells, change):
 
 
 def tick_of(id):
-    return f'<span class="exercise" data-exercise="{id}"></span>'
+    return f'<span class="exercise" id="exercise-{id}" data-exercise="{id}"></span>'
 
 
 def count_of(ids):
@@ -119,7 +120,14 @@ def add_progress(html, to_root, pages):
     for page, ids in pages.items():
         link = f'href="{to_root}{page}" class="sidebar-item-text'
         html = html.replace(link, f'data-exercises="{" ".join(ids)}" {link}')
-    return html
+    return LISTED.sub(lambda m: listed(m, pages), html)
+
+
+def listed(m, pages):
+    "The list of all exercises, as `exercises()` prints it, with a link at each."
+    places = {id: f"{page}#exercise-{id}" for page, ids in pages.items() for id in ids}
+    return re.sub(r"^( *)(\d\d\w?\.\d+)(?= )",
+                  lambda n: f'{n[1]}<a href="{places[n[2]]}">{n[2]}</a>' if n[2] in places else n[0], m[0], flags=re.M)
 
 
 def lesson_pages(lessons, renamed):

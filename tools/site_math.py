@@ -17,7 +17,9 @@ KATEX = re.compile(r'<link rel="stylesheet" href="[^"]*/katex[^"]*">|<script src
 FORMULA = re.compile(r'<span class="math (inline|display)">\\[(\[](.*?)\\[)\]]</span>', re.S)
 TAG = re.compile(r"\\tag\{(\d+)\}")
 WORD = re.compile(r"_\{((?![ijkl]+\})[a-z]{2,})\}")  # d_{model} has a word below, a_{ij} two letters
-PLAIN = re.compile(r"(√?)(?<![A-Za-z0-9_/.])d_(k|v|ff|model)(?![A-Za-z0-9_])")  # in prose without dollar signs
+PLAIN = re.compile(  # in prose and heads of tables without dollar signs
+    r"(√?)(?<![A-Za-z0-9_/.])(d_(?:k|v|ff|model)|P_drop|ε_ls)(?![A-Za-z0-9_])"
+)
 NOT_PROSE = re.compile(r"(<(pre|code|script|style|svg|math|title|textarea|option)\b.*?</\2>|<[^>]*>)", re.S)
 TOC_LINK = re.compile(r'(<a href="#([^"]+)" id="toc-[^>]*>)[^<]*(?=</a>)')
 LONG = 16  # letters of a formula in the text that may break into lines
@@ -103,7 +105,8 @@ def set_plain(html):
 
 
 def plain_formula(m):
-    below = f"d_{{{m[2]}}}"
+    letter, below = m[2].replace("ε", r"\epsilon ").split("_")
+    below = f"{letter}_{{{below}}}"
     return f'<span class="math inline">{mathml(f"{chr(92)}sqrt{{{below}}}" if m[1] else below)}</span>'
 
 

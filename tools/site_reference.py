@@ -42,7 +42,7 @@ def add_reference(html, page, to_root, cfg, renamed):
     if not is_lesson(name):
         return html
     html = DESCRIPTION.sub(lambda m: m[1] + link_sections(m[2]) + m[3], html, count=1)
-    html = TITLE_BLOCK.sub(lambda m: m[0] + lesson_steps(html), html, count=1)
+    html = add_steps(html, STEP.findall(html))
     return html.replace(ROOM, f"{lesson_links(page, name, to_root, cfg)}</header>{lesson_map(page, to_root)}", 1)
 
 
@@ -84,10 +84,11 @@ def colab(name, cfg):
     return f"{COLAB}/{cfg.user}/{cfg.repo}/blob/{cfg.branch}/{cfg.nbs_path.name}/{name}"
 
 
-def lesson_steps(html):
-    "The pages before and after it, which stand at the page's end, once more at its top."
-    links = "".join(f'<a class="step-{where}" href="{page}">{title}</a>' for where, page, title in STEP.findall(html))
-    return f'<p class="lesson-steps">{links}</p>' if links else ""
+def add_steps(html, steps):
+    "The pages before and after it, `(where, page, title)`, which stand at the end of an English page, at its top."
+    links = "".join(f'<a class="step-{where}" href="{page}">{title}</a>' for where, page, title in steps)
+    line = f'<p class="lesson-steps">{links}</p>' if links else ""
+    return TITLE_BLOCK.sub(lambda m: m[0] + line, html, count=1)
 
 
 def lesson_links(page, name, to_root, cfg):

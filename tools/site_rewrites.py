@@ -20,6 +20,10 @@ FOLD = rf"^<details(?: open)?><summary>(?:In short|{'|'.join(LANGS)})</summary>$
 FOLDS = re.compile(rf"(?:{FOLD}\n*)+", re.M | re.S)
 
 
+TASKS = "course/tasks"  # the folder of what checks the exercises, which is not on the site
+TASK_LINK = re.compile(rf"\[(`[^`]*`)\]\([^)\s]*{TASKS}/\w+\.html[^)]*\)")  # where nbdev errs
+
+
 class SiteError(Exception):
     "Something in the notebooks that a reader would stumble over; the message names the notebook."
 
@@ -136,6 +140,7 @@ def rewrite_cell(cell, numbers, relink, taken):
 def rewrite_text(text, numbers, relink):
     "Rewrite what stands in a Markdown cell, or what a code cell shows as Markdown."
     text = re.sub(r"\A(?:#\|.*\n)+", "", text)  # directives that nbdev leaves in Markdown cells
+    text = TASK_LINK.sub(r"\1", text)
     text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
     text = outside_code(lambda t: rewrite_equations(t, numbers), text)
     text = outside_code(lambda t: rewrite_references(t, numbers), text)

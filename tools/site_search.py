@@ -1,6 +1,6 @@
 """The indexes of the search, which `site_libs/search.js` reads: prose, without code and without the exercises' source.
-A lesson knows its title in every language of the front page's table, and counts for more than a reference. The pages of
-another language have an index of their own, which their readers search as well."""
+A lesson knows its title in every language of the front page's table, and counts for more than a reference. Pages and
+summaries in another language have an index of their own, for its pages, and for whoever types that language."""
 import json
 import posixpath
 import re
@@ -11,11 +11,13 @@ from notebooks import GROUND
 from site_rewrites import SiteError, language_of
 
 LIMIT = 450_000  # bytes
-SUMMARY, SHOWN = 400, 100  # letters that are kept as they are: of what stands above the first heading, and of a section
-MORE, FEW = 300, 100  # letters of the words that follow: in a lesson, and on a page beside the path
-COMMON = 20  # pages that have a word: more, and it says nothing about a page
+SUMMARY, SHOWN = 300, 80  # letters that are shown, to the end of the sentence: above the first heading, of a section
+MORE, FEW = 300, 90  # letters of the words that follow, to be found and not shown: in a lesson, and beside the path
+SENTENCE = re.compile(r"[.:?!](?= )|[。？！]")
+OTHERS = {"ja", "zh", "ko"}
+COMMON, EVERYWHERE = 20, 60  # pages that have a word: more, and it says nothing about a section, or about a page
 SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption", "footer"}
-NOT_READ = {"contents", "nav-tabs", "languages", "lesson-links", "lesson-map", "cell-output-display",
+NOT_READ = {"contents", "nav-tabs", "languages", "lesson-steps", "lesson-links", "lesson-map", "cell-output-display",
     "quarto-back-to-top"}
 BLOCKS = {"p", "li", "td", "th", "tr", "div", "summary", "section", "br", "dd", "dt"}
 HEADINGS = {"h2", "h3", "h4", "h5", "h6"}
@@ -26,7 +28,7 @@ SEARCH_BOX = (
     ' placeholder="Search" aria-label="Search" autocomplete="off">'
     '<div class="search-results" hidden><p role="status"></p><ol></ol></div></div>'
 )
-REFERENCE, ASIDE, LESSON = .4, .8, 1  # how much a page counts
+REFERENCE, ASIDE, LESSON = .15, .2, 1  # how much a page counts
 
 # ---- pages
 
@@ -37,27 +39,49 @@ def add_search(html):
 
 class Prose:
     """Title and sections of a page: `[[id, heading, text], ...]`; what stands above the first heading has no id. An
-    entry of the API, a heading that a cell has put out, is a name alone: the prose below it belongs to the section."""
+    entry of the API, a heading that a cell has put out, is a name alone: the prose below it belongs to the section. An
+    exercise is a section of its own, without its hints and its solution. What stands there in another language is kept
+    apart, `{"ja": sections}`."""
 
     def __init__(self, html):
-        self.title, self.sections = "", [["", "", ""]]
-        self.section = self.sections[0]  # whose text is read
-        self.read(document_fromstring(html).find(".//main"))
+        page = document_fromstring(html)
+        self.title, self.sections, self.others = "", [["", "", ""]], {}
+        self.lang, self.section = page.get("lang"), self.sections[0]  # whose text is read
+        self.read(page.find(".//main"))
 
     def read(self, element, place="text", is_read=True):
         "Read an element; `place` is where its words go: the title, a heading, or the text of a section."
         names = {element.get("id"), *element.get("class", "").split()}
         is_read = is_read and element.tag not in SKIPPED and NOT_READ.isdisjoint(names)
+        if self.lang == "en" and element.get("lang", "")[:2] in OTHERS:
+            return self.read_other(element, place, is_read)
         if element.tag in HEADINGS and element.get("data-anchor-id"):
             self.sections.append([element.get("data-anchor-id"), "", ""])
             self.section = self.sections[-1] if is_read else self.section
-        place = "title" if element.tag == "h1" else "heading" if element.tag in HEADINGS else place
+        if "exercise" in names:
+            self.section = [element.get("id"), "", ""]
+            self.sections.append(self.section)
+        in_exercise = self.section[0].startswith("exercise-")
+        if in_exercise and element.tag == "details":
+            return
+        is_title = in_exercise and not self.section[1] and element.tag == "strong"
+        is_title |= element.tag in HEADINGS and bool(element.get("data-anchor-id"))
+        place = "title" if element.tag == "h1" else "heading" if is_title else place
+        self.take(" " if element.tag in BLOCKS else "", place, is_read)
         self.take(element.text, place, is_read)
         for child in element.iterchildren("*"):
             self.take("_" if element.tag == "msub" and child.getprevious() is not None else "", place, is_read)
             self.read(child, place, is_read)
             self.take(" " if child.tag in BLOCKS else "", place, is_read)
             self.take(child.tail, place, is_read)
+
+    def read_other(self, element, place, is_read):
+        "Read what an English page says in another language."
+        own, self.lang = (self.lang, self.sections, self.section), element.get("lang")
+        self.sections = self.others.setdefault(self.lang[:2], [["", "", ""]])
+        self.section = self.sections[-1]
+        self.read(element, place, is_read)
+        self.lang, self.sections, self.section = own
 
     def take(self, text, place, is_read):
         "Keep a text, or None, where it belongs."
@@ -74,14 +98,14 @@ class Prose:
 def write_index(out, renamed):
     "Replace smalldocs' index in the folder of the finished site; its pages are named by their notebooks in `renamed`."
     hrefs = {posixpath.splitext(page)[0] + ".html": weight_of(notebook) for notebook, page in renamed.items()}
-    pages = {href: Prose((out / href).read_text()) for href, weight in hrefs.items() if weight}
+    pages = {href: Prose((out / href).read_text()) for href in hrefs}
     titles = other_titles(out / "index.html")
     for name, chosen in by_language(pages).items():
-        common = common_words(chosen.values())
+        common = [common_words(chosen.values(), most) for most in (COMMON, EVERYWHERE)]
         index = [
-            {"href": href, "weight": hrefs[href], "titles": [tidy(page.title), *titles.get(href, [])],
-             "sections": condensed(page.sections, common, MORE if hrefs[href] == LESSON else FEW)}
-            for href, page in chosen.items()
+            {"href": href, "weight": hrefs[href], "titles": [tidy(pages[href].title), *titles.get(href, [])],
+             "sections": condensed(sections, *common, MORE if hrefs[href] == LESSON else FEW)}
+            for href, sections in chosen.items()
         ]
         text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
         if len(text.encode()) > LIMIT:
@@ -90,24 +114,26 @@ def write_index(out, renamed):
 
 
 def by_language(pages):
-    "The pages of each index: `{'search.json': {'index.html': ...}, 'search.ja.json': {'languages/ja.html': ...}}`."
+    "The sections of each index: `{'search.json': {'index.html': [...]}, 'search.ja.json': {'index.html': ...}}`."
     found = {"search.json": {}}
     for href, page in pages.items():
         lang = language_of(href)
-        found.setdefault(f"search.{lang[:2]}.json" if lang else "search.json", {})[href] = page
+        found.setdefault(f"search.{lang[:2]}.json" if lang else "search.json", {})[href] = page.sections
+        for other, sections in page.others.items():
+            found.setdefault(f"search.{other}.json", {})[href] = sections
     return found
 
 
 def weight_of(notebook):
-    "A lesson counts for more than what stands beside the path, and that for more than a reference; tasks are left out."
+    "A lesson counts for more than what stands beside the path, and that for more than a reference."
     folder, name = posixpath.split(notebook)
-    if folder == "course/tasks":
-        return 0
+    if name == "index.ipynb":
+        return LESSON
     if notebook in GROUND or folder == "further":
         return ASIDE
     if not name[0].isdigit():
         return REFERENCE
-    return ASIDE if folder else LESSON
+    return ASIDE if folder and not folder.startswith("languages/") else LESSON
 
 
 def other_titles(index):
@@ -117,32 +143,37 @@ def other_titles(index):
             for row in rows}
 
 
-def common_words(pages):
-    "The words that say nothing about a page, since so many have them."
-    count = Counter(word for page in pages for word in set(words(" ".join(text for *_, text in page.sections))))
-    return {word for word, n in count.items() if n > COMMON}
+def common_words(pages, most):
+    "The words that more than so many pages have."
+    count = Counter(word for sections in pages for word in set(words(" ".join(text for *_, text in sections))))
+    return {word for word, n in count.items() if n > most}
 
 
-def condensed(sections, common, more=MORE):
-    "The sections of a page: the beginning of each, and then each word that is not common and comes first on this page."
-    out, seen = [], set(common)
+def condensed(sections, common, everywhere, more=MORE):
+    """The sections of a page, `[id, heading, the beginning of its text, words]`: the words are those that are not
+    common and come first on this page. What stands above the first heading tells of the page: more words count."""
+    out, seen = [], set(everywhere)
     for id, heading, text in sections:
         heading, (shown, rest) = tidy(heading), cut(tidy(text), SHOWN if id else SUMMARY)
         seen.update(words(shown))
-        kept = []
+        kept = ""
         for word in words(rest):
-            if word not in seen and not word.isdigit():
-                kept.append(word)
+            if word not in seen and not word.isdigit() and len(kept) < more:
+                kept += f" {word}"
                 seen.add(word)
-        text = f"{shown} {' '.join(kept)}"[: len(shown) + more].strip()
-        out += [[id, heading, text]] if heading or text else []
+        out += [[id, heading, shown, kept.strip()]] if heading or text else []
+        seen.update(common)
     return out
 
 
 def cut(text, letters):
-    "The beginning of a text, to the end of a word, and what comes after it."
-    more, _, rest = text[letters:].partition(" ")
-    return text[:letters] + more, rest
+    "The beginning of a text, to the end of a sentence or, where that is far, of a word; and what comes after it."
+    if len(text) <= letters:
+        return text, ""
+    sentence = SENTENCE.search(text, letters, 2*letters)
+    end = sentence.end() if sentence else text.find(" ", letters, 2*letters)
+    end = end if end > 0 else letters
+    return text[:end] + ("" if sentence else " …"), text[end:]
 
 
 def tidy(text):

@@ -14,6 +14,7 @@ from site_rewrites import SiteError
 
 NAME = re.compile(r"[.#]([\w-]+)")
 ATTRIBUTE = re.compile(r"\b(?:class|id)=[\"']([^\"']*)")
+STYLE = re.compile(r"<style>.*?</style>", re.S)
 SCRIPT = re.compile(r"<script\b.*?</script>", re.S)
 WORD = re.compile(r"[\w-]+")
 BUNDLE = re.compile(r'<script src="([^"]*)site_libs/bootstrap/bootstrap\.bundle\.min\.js"></script>')
@@ -29,11 +30,13 @@ DARK = "[data-bs-theme=dark]", ":is([data-bs-theme=dark],[data-scheme=alternate]
 # ---- pages
 
 def slim_page(html):
-    "A page with `toggles.js` instead of Bootstrap's script."
+    "A page with `toggles.js` instead of Bootstrap's script, and with the styles of its widgets in the head, each once."
     unknown = set(re.findall(r'data-bs-toggle="(\w+)"', html)) - TOGGLES
     if unknown:
         raise SiteError(f"toggles.js does not know {', '.join(sorted(unknown))}")
-    return BUNDLE.sub(r'<script src="\1site_libs/toggles.js" defer></script>', html)
+    html = BUNDLE.sub(r'<script src="\1site_libs/toggles.js" defer></script>', html)
+    head, end, body = html.partition("</head>")
+    return head + "".join(dict.fromkeys(STYLE.findall(body))) + end + STYLE.sub("", body)
 
 
 # ---- style sheets
