@@ -1,6 +1,7 @@
-"Ruff's rules of pyproject.toml hold in code and lessons, and no function body is longer than 30 lines."
+"Ruff's rules of pyproject.toml hold in code and lessons, functions are short, and notebooks can be read in Jupyter."
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,22 @@ def test_lengths_are_those_of_bodies():
     assert long_functions(method(29)) == []
     assert long_functions(method(30)) == [("outer", 31)]
     assert long_functions(method(31)) == [("outer", 32), ("inner", 31)]
+
+
+# ---- notebooks in Jupyter
+
+NOTEBOOKS = {path.relative_to(ROOT / "nbs").as_posix(): path for path in sorted((ROOT / "nbs").rglob("*.ipynb"))
+             if not {".ipynb_checkpoints", "languages"} & {*path.parts}}
+
+
+def cells_of(name, kind):
+    "The cells of a notebook of one kind."
+    return [c for c in json.loads(NOTEBOOKS[name].read_text(encoding="utf-8"))["cells"] if c["cell_type"] == kind]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_what_the_site_folds_is_folded_in_jupyterlab(name):
+    "And nothing else is; an answer that stands open below its exercise is given away."
+    for c in cells_of(name, "code"):
+        on_the_site = re.search("^#[|] *code-fold: *true$", "".join(c["source"]), re.M) is not None
+        assert on_the_site == c["metadata"].get("jupyter", {}).get("source_hidden", False), c["id"]
