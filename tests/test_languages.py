@@ -628,8 +628,8 @@ def test_links_lead_to_the_translated_heading():
     speaker = pages.Speaker('ja', '01')
     heads = [re.sub('^#+ ', '', line) for c in json.loads(pages.notebook('ja', '00'))['cells']
              for line in text_of(c).splitlines() if line.startswith('## ')]
-    anchor = pages.anchors('ja')['00_overview.ipynb']['what-you-should-know-before']
-    assert anchor in [pages.pandoc_id(head) for head in heads]
-    assert pages.LINK.sub(speaker.link, '[a](00_overview.ipynb#what-you-should-know-before)') == (
+    anchor = pages.anchors('ja')['00_overview.ipynb']['What-you-should-know-before']
+    assert anchor in [head.replace(' ', '-') for head in heads]
+    assert pages.LINK.sub(speaker.link, '[a](00_overview.ipynb#What-you-should-know-before)') == (
         f'[a](00_overview.ipynb#{anchor})')
-    assert pages.LINK.sub(speaker.link, '[a](14_training.ipynb#the-loop)') == '[a](../../14_training.ipynb#the-loop)'
+    assert pages.LINK.sub(speaker.link, '[a](14_training.ipynb#The-loop)') == '[a](../../14_training.ipynb#The-loop)'

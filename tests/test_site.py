@@ -30,33 +30,7 @@ def cell(text, kind="markdown", **rest):
 
 # ---- rewrites
 
-EQUATION = "Before.\n\n$$\nE = mc^2\n$$ {#eq-energy}\n\nAfter @eq-energy, not `@eq-energy`."
-
-
-def test_equations_are_numbered():
-    numbers = rw.number_labels([cell("$$a$$ and $$b$$ {#eq-b}"), cell(EQUATION)])
-    assert numbers == {"eq-b": ("Equation", 1), "eq-energy": ("Equation", 2)}
-    text = rw.rewrite_equations(EQUATION, numbers)
-    assert "::: {#eq-energy}\n$$\nE = mc^2 \\tag{2}\n$$\n:::" in text
-    assert text.startswith("Before.") and "After" in text
-
-
-def test_references_become_links_outside_code():
-    text = rw.outside_code(lambda t: rw.rewrite_references(t, {"eq-energy": ("Equation", 2)}), EQUATION)
-    assert "After [Equation 2](#eq-energy), not `@eq-energy`." in text
-
-
-def test_unknown_reference_names_the_notebook(tmp_path):
-    (tmp_path / "01_a.ipynb").write_text(json.dumps({"cells": [cell("See @fig-none.")]}))
-    with pytest.raises(rw.SiteError, match=r"01_a.ipynb: unresolved reference @fig-none"):
-        bd.rewrite_notebook(tmp_path, "01_a.ipynb", {"01_a.ipynb": "a.ipynb"}, "https://host/doc/")
-
-
-def test_figures_get_a_number_in_their_caption():
-    fig = cell("#| label: fig-waves\n#| fig-cap: Sines and cosines\nplot()", "code")
-    numbers = rw.number_labels([fig])
-    rw.rewrite_cell(fig, numbers, str, [])
-    assert '#| fig-cap: "Figure 1: Sines and cosines"' in fig["source"]
+EQUATION = "Before.\n\n$$\nE = mc^2 \\tag{1}\n$$\n\nAfter equation 1."
 
 
 def test_fences_keep_what_looks_like_a_reference():
@@ -77,6 +51,9 @@ PAGES = {"01_attention.ipynb": "attention.ipynb", "train/01_costs.ipynb": "train
     ("https://host/doctor/attention.html", "https://host/doctor/attention.html"),
     ("https://elsewhere/01_attention.ipynb", "https://elsewhere/01_attention.ipynb"),
     ("elsewhere/01_attention.ipynb", "elsewhere/01_attention.ipynb"),
+    ("01_attention.ipynb#Why-divide,-and-why?", "attention.ipynb#why-divide-and-why"),  # as JupyterLab has it
+    ("#The-paper's-25,000", "#the-papers-25000"),
+    ("https://elsewhere/01_attention.ipynb#R", "https://elsewhere/01_attention.ipynb#R"),
 ])
 def test_links_become_relative(link, expected):
     found = rw.rewrite_links(f"[a]({link})", "06_transformer.ipynb", PAGES, "https://host/doc/")
@@ -110,7 +87,7 @@ def test_links_between_notebooks_lead_to_files(path):
 
 def test_language_tabs_switch_together():
     tabs = cell("::: {.panel-tabset}\n\n## English\nOne.\n\n## 日本語\n一。\n\n:::")
-    rw.rewrite_cell(tabs, {}, str, [])
+    rw.rewrite_cell(tabs, str, [])
     assert tabs["source"].startswith('::: {.panel-tabset group="language"}\n\n## English')
 
 
@@ -489,8 +466,8 @@ def test_files_that_a_page_links_to_are_on_the_site(toy_site):
 def test_lesson_has_tabs_equation_answer_and_api(toy_site):
     html = (toy_site / "toy.html").read_text()
     assert html.count('role="tabpanel"') == 2 and 'lang="ja" class="tab-pane"' in html
-    assert "<span>(1)</span>" in html and 'href="#eq-energy">Equation 1</a>' in html
-    assert {"eq-energy", "r1", "twice", "twice-2", "twice.__call__"} <= set(PageFacts(html).ids)
+    assert "<span>(1)</span>" in html
+    assert {"r1", "twice", "twice-2", "twice.__call__"} <= set(PageFacts(html).ids)
     assert "Below the title." in html
     assert "# A number" in html and "# Another number" in html and "# Its double" in html
 
@@ -629,12 +606,6 @@ def test_build_fails_and_says_why(tmp_path):
         "id 'twice' comes twice",
     ):
         assert complaint in run.stdout
-
-
-def test_build_fails_for_an_unresolved_reference(tmp_path):
-    toy_project(tmp_path, {**TOY, "index.ipynb": [*TOY["index.ipynb"], cell("See @eq-gone.")]})
-    run = build(tmp_path)
-    assert run.returncode == 1 and "build_docs: index.ipynb: unresolved reference @eq-gone" in run.stderr
 
 
 def test_sidebar_must_not_forget_a_notebook(tmp_path):

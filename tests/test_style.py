@@ -1,6 +1,8 @@
-"Ruff's rules of pyproject.toml hold in code and lessons, and no function body is longer than 30 lines."
+"Ruff's rules of pyproject.toml hold in code and lessons, functions are short, and notebooks can be read in Jupyter."
 import ast
 import json
+import posixpath
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +77,57 @@ def test_lengths_are_those_of_bodies():
     assert long_functions(method(29)) == []
     assert long_functions(method(30)) == [("outer", 31)]
     assert long_functions(method(31)) == [("outer", 32), ("inner", 31)]
+
+
+# ---- notebooks in Jupyter
+
+NOTEBOOKS = {path.relative_to(ROOT / "nbs").as_posix(): path for path in sorted((ROOT / "nbs").rglob("*.ipynb"))
+             if not {".ipynb_checkpoints", "languages"} & {*path.parts}}
+
+
+def cells_of(name, kind):
+    "The cells of a notebook of one kind."
+    return [c for c in json.loads(NOTEBOOKS[name].read_text(encoding="utf-8"))["cells"] if c["cell_type"] == kind]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_what_the_site_folds_is_folded_in_jupyterlab(name):
+    "And nothing else is; an answer that stands open below its exercise is given away."
+    for c in cells_of(name, "code"):
+        on_the_site = re.search("^#[|] *code-fold: *true$", "".join(c["source"]), re.M) is not None
+        assert on_the_site == c["metadata"].get("jupyter", {}).get("source_hidden", False), c["id"]
+
+
+def headings(name):
+    "The headings of a notebook, of its text and of what its code shows."
+    shown = [out["data"]["text/markdown"] for c in cells_of(name, "code") for out in c["outputs"]
+             if "text/markdown" in out.get("data", {})]
+    texts = [*shown, *(c["source"] for c in cells_of(name, "markdown"))]
+    text = re.sub("^```.*?^```", "", "\n".join("".join(part) for part in texts), flags=re.M | re.S)
+    return re.findall("^#+ (.*)$", text, re.M), text
+
+
+def leads_nowhere(place, target):
+    "Has a notebook no such heading, as JupyterLab spells its anchor, and no such answer to a question?"
+    if target not in NOTEBOOKS: return False  # tests/test_site.py asks for files
+    found, text = headings(target)
+    anchors = [re.sub("[`*]", "", heading).replace(" ", "-") for heading in found]
+    answers = [n.lower() for ids in re.findall("<!--(.*?)-->", text) for n in re.findall(r"R\d+", ids)]
+    return place not in answers and not (place in anchors and re.fullmatch(r"[\w.,:;?!'&-]+", place, re.ASCII))
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_links_to_headings_work_in_jupyterlab(name):
+    "Its anchors keep capitals and marks; of what is not ASCII a browser makes another one."
+    text = re.sub("`[^`\n]*`", "", headings(name)[1])
+    links = re.findall(r"\]\(([\w./-]+\.ipynb|)#([^)]+)\)", text)
+    folder = posixpath.dirname(name)
+    targets = {(file, place): posixpath.normpath(posixpath.join(folder, file)) if file else name
+               for file, place in links}
+    assert not [link for link, target in targets.items() if leads_nowhere(link[1], target)]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_no_mark_is_left_that_only_quarto_reads(name):
+    text = "\n".join("".join(c["source"]) for c in cells_of(name, "markdown"))
+    assert not re.findall(r"(?<!`)@(?:eq|fig|tbl|sec)-\w+|\{#(?:eq|fig|tbl|sec)-", text)

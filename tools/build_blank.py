@@ -115,12 +115,12 @@ def emptied(text, names):
 
 
 def rewrite(path, change):
-    "Every code cell of a notebook; a cell that changes loses its outputs."
+    "Every code cell of a notebook; one that changes loses its outputs, and is not folded: there is something to write."
     nb = read(path)
     for cell in nb['cells']:
         text = text_of(cell)
         if cell['cell_type'] != 'code' or (new := change(text)) == text: continue
-        cell |= {'source': new.splitlines(True), 'outputs': []}
+        cell |= {'source': new.splitlines(True), 'outputs': [], 'metadata': {}}
     path.write_text(written(nb), encoding='utf-8')
 
 

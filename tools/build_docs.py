@@ -1,7 +1,7 @@
 """Build the site into `_docs/`, without Quarto: nbdev processes the notebooks, a few source rewrites follow, smalldocs
 renders the pages. Run in the repository: `python tools/build_docs.py`;
 with `--cached`, notebooks that have not changed since the last run are not processed again.
-Fails on an unresolved reference, a double id, a broken link, and on anything a page would load from elsewhere."""
+Fails on a double id, a broken link, and on anything a page would load from elsewhere."""
 import json
 import os
 import re
@@ -36,7 +36,6 @@ from site_rewrites import (
     keep_punctuation,
     language_of,
     mark_languages,
-    number_labels,
     number_of,
     plain_description,
     rewrite_cell,
@@ -96,14 +95,11 @@ def rewrite_front(cell, relink, name):
 def rewrite_notebook(work, name, renamed, doc_url):
     "Rewrite the processed notebook `name` into its page."
     nb = json.loads((work / name).read_text())
-    numbers, taken = number_labels(nb["cells"]), []
+    taken = []
     relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=doc_url)
     rewrite_front(nb["cells"][0], relink, name)
-    try:
-        for cell in nb["cells"]:
-            rewrite_cell(cell, numbers, relink, taken)
-    except SiteError as e:
-        raise SiteError(f"{name}: {e}") from None
+    for cell in nb["cells"]:
+        rewrite_cell(cell, relink, taken)
     (work / name).unlink()
     (work / renamed[name]).write_text(json.dumps(nb, ensure_ascii=False))
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from notebooks import made, read, text_of, written
 from site_words import SITE_LIBS, said_in
-from smalldocs.markdown import pandoc_id
 
 from transformer_nb.course.exercises import (
     choices, exercise_translations, exercises, find, fold, is_first, solution_text, translations)
@@ -182,7 +181,6 @@ def summary_in(language, text):
     return found and found.split('\n\n[')[0]
 
 
-EQUATION = {'ja': '式', 'zh': '式', 'ko': '식'}
 MISSING = {'ja': '（未訳）', 'zh': '（未译）', 'ko': '(미번역)'}
 
 
@@ -208,11 +206,13 @@ def anchors(language):
         table = common | texts_of(language, number)
         heads = re.findall(r'^#{2,} (.*)$', '\n'.join(sources['markdown']), re.M)
         said = {head: table.get(head) or missing(language, head) for head in heads}
-        found[name] = {pandoc_id(plain(head)): pandoc_id(plain(text)) for head, text in said.items()}
+        found[name] = {anchor(head): anchor(text) for head, text in said.items()}
     return found
 
 
-def plain(heading): return re.sub(r'[`*$]', '', heading)
+def anchor(heading):
+    "As Jupyter makes it, but without brackets, which would end a link."
+    return re.sub(r'[`*$()]', '', heading).replace(' ', '-')
 
 
 class Speaker:
@@ -221,7 +221,6 @@ class Speaker:
         self.language, self.number = language, number
         self.name, _ = lesson(number)
         self.table, self.anchors = translations(language) | texts_of(language, number), anchors(language)
-        self.equations = re.findall(r'\{#(eq-[\w-]+)\}', '\n'.join(lesson(number)[1]['markdown']))
 
     def say(self, text):
         "A text of the lesson; in English with a mark if need be."
@@ -235,18 +234,14 @@ class Speaker:
 
     def linked(self, text):
         "A text with its links as they are in the folder of the language."
-        return re.sub('@(eq-[a-z-]+)', self.equation, LINK.sub(self.link, text))
-
-    def equation(self, m):
-        "A reference to an equation, by its number."
-        return f'[{EQUATION[self.language]} {self.equations.index(m[1]) + 1}](#{m[1]})'
+        return LINK.sub(self.link, text)
 
     def link(self, m):
         "A link to a lesson of this language leads to it, others to the English one."
-        name, anchor = m[1] or self.name, m[2].removeprefix('#')
+        name, place = m[1] or self.name, m[2].removeprefix('#')
         if name not in self.anchors: return f'](../../{m[1]}{m[2]})' if m[1] else m[0]
-        anchor = self.anchors[name].get(anchor, anchor)
-        return f"]({m[1]}{'#' + anchor if anchor else ''})"
+        place = self.anchors[name].get(place, place)
+        return f"]({m[1]}{'#' + place if place else ''})"
 
     def text(self, text): return ''.join(stays + (self.say(part) if part else '') for stays, part in pieces(text))
 

@@ -1,16 +1,12 @@
 """The rewrites between nbdev and smalldocs: cells of processed notebooks, and the language marks of finished pages."""
-import json
 import posixpath
 import re
 
 from notebooks import text_of
+from smalldocs.markdown import pandoc_id
 
-EQUATION = re.compile(r"\$\$(?P<tex>(?:(?!\$\$).)+?)\$\$[ \t]*\{#(?P<id>eq-[\w-]+)\}", re.S)
-FIGURE = re.compile(r"^#\| *label: *(fig-[\w-]+)", re.M)
-CAPTION = re.compile(r"^(#\| *fig-cap: *)[\"']?(.*?)[\"']?$", re.M)
 TABS = re.compile(r"^(:::+ *\{\.panel-tabset)\}(?=\s+## English$)", re.M)
 ANSWER = re.compile(r"<!--((?:[\s,]*R\d+)+)\s*-->")
-REFERENCE = re.compile(r"(?<![\w`@])@((?:eq|fig)-[\w-]*\w)")
 CODE = re.compile(r"(^(`{3,}).*?^\2`*[ \t]*$|`[^`\n]*`)", re.S | re.M)
 FORMULA = re.compile(r'([(\[“‘]*)<span class="math inline">[^<]*</span>([^\w\s<&(\[“‘]*)')
 LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
@@ -61,42 +57,16 @@ def outside_code(rewrite, text):
     return "".join(out) + rewrite(text[at:])
 
 
-def number_labels(cells):
-    "Number the labelled equations and figures of a notebook, in order: `{'eq-attention': ('Equation', 1)}`."
-    numbers, count = {}, {"Equation": 0, "Figure": 0}
-    for cell in cells:
-        is_text = cell["cell_type"] == "markdown"
-        kind, pattern, group = ("Equation", EQUATION, "id") if is_text else ("Figure", FIGURE, 1)
-        for m in pattern.finditer(text_of(cell)):
-            count[kind] += 1
-            numbers[m[group]] = kind, count[kind]
-    return numbers
-
-
-def rewrite_equations(text, numbers):
-    "`$$…$$ {#eq-x}` becomes a numbered equation in a div with that id."
-    return EQUATION.sub(
-        lambda m: f"::: {{#{m['id']}}}\n$$\n{m['tex'].strip()} \\tag{{{numbers[m['id']][1]}}}\n$$\n:::\n", text
-    )
-
-
-def rewrite_references(text, numbers):
-    "`@eq-x` and `@fig-x` become links such as `[Equation 1](#eq-x)`."
-    def link(m):
-        if m[1] not in numbers:
-            raise SiteError(f"unresolved reference {m[0]}")
-        return "[{} {}](#{})".format(*numbers[m[1]], m[1])
-    return REFERENCE.sub(link, text)
-
-
 def rewrite_links(text, name, renamed, doc_url):
-    "Links in notebook `name` to other notebooks lead to their pages, and links to this site become relative."
+    """Links in notebook `name` to other notebooks lead to their pages, and links to this site become relative. A
+    heading's anchor is written as Jupyter makes it, `#Why-divide?`, and becomes the site's, `#why-divide`."""
     folder = posixpath.dirname(name)  # of the notebook; its page is in the same
 
     def to_page(m):
         target = posixpath.normpath(posixpath.join(folder, m[1]))
         return f"]({posixpath.relpath(renamed[target], folder or '.')}{m[2]})" if target in renamed else m[0]
 
+    text = re.sub(r"(?<=\]\()([\w./-]+\.ipynb|)#([^)\s]+)", lambda m: f"{m[1]}#{pandoc_id(m[2])}", text)
     text = re.sub(r"\]\(([\w./-]+\.ipynb)(#[^)]*|)\)", to_page, text)
     site = rf"\]\({re.escape(doc_url.rstrip('/'))}/([^)#]*)"
     return re.sub(site, lambda m: f"]({posixpath.relpath(m[1] or '.', folder or '.')}", text)
@@ -122,28 +92,23 @@ def rewrite_answers(text, taken):
     return (anchors + "\n\n" if anchors else "") + text
 
 
-def rewrite_cell(cell, numbers, relink, taken):
+def rewrite_cell(cell, relink, taken):
     "Rewrite one cell of a processed notebook, in place; `relink` rewrites links, `taken` collects the ids it makes."
     source = text_of(cell)
     if cell["cell_type"] == "markdown":
-        cell["source"] = rewrite_text(rewrite_answers(source, taken), numbers, relink)
-    if label := FIGURE.search(source):
-        prefix = "{} {}: ".format(*numbers[label[1]])
-        cell["source"] = CAPTION.sub(lambda m: m[1] + json.dumps(prefix + m[2], ensure_ascii=False), source)
+        cell["source"] = rewrite_text(rewrite_answers(source, taken), relink)
     for data in (out.get("data", {}) for out in cell.get("outputs", [])):
         if "text/markdown" in data:
             text = "".join(data["text/markdown"])
             text = rewrite_headings(text, taken) if "show_doc(" in source else text
-            data["text/markdown"] = rewrite_text(text, numbers, relink)
+            data["text/markdown"] = rewrite_text(text, relink)
 
 
-def rewrite_text(text, numbers, relink):
+def rewrite_text(text, relink):
     "Rewrite what stands in a Markdown cell, or what a code cell shows as Markdown."
     text = re.sub(r"\A(?:#\|.*\n)+", "", text)  # directives that nbdev leaves in Markdown cells
     text = TASK_LINK.sub(r"\1", text)
     text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
-    text = outside_code(lambda t: rewrite_equations(t, numbers), text)
-    text = outside_code(lambda t: rewrite_references(t, numbers), text)
     return outside_code(relink, text)
 
 

@@ -530,7 +530,7 @@ def find(
     if id in known: return known[id]
     near = ', '.join(k for k in known if k.split('.')[0] == str(id).split('.')[0])
     if near: raise InputError(localized("no exercise {id!r}; this lesson has {near}", id=id, near=near))
-    raise InputError(localized("no exercise {id!r}; see exercises()", id=id))
+    raise InputError(localized("no exercise {id!r}; give lesson and number, as in '01.2'", id=id))
 
 def check(
     id:str,              # '01.2'

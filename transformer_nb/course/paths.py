@@ -51,7 +51,7 @@ MARK = re.compile(r'\*(?:On the evening path, skip to \[[^]]*\]\((.*?)\)\.|The e
 def _anchor(text):
     "The address of a section by its heading, if the text begins with one."
     heading = re.match(r'#+ (.*)', text)
-    return '#' + re.sub(r'[^\w-]', '', heading[1].lower().replace(' ', '-')) if heading else ''
+    return '#' + heading[1].replace(' ', '-') if heading else ''
 
 def on_the_evening_path(
     cells:list # Pairs of kind and source

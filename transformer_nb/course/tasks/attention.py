@@ -392,7 +392,8 @@ class AboveTheNoise(Value):
     hints = ("Solve $e^s / (e^s + m - 1) = 0.99$.", r"$e^s = 99\,(m - 1)$.")
     right, digits = round(log(99*999), 3), 3
     solution = r"""11.502; for $m = 16$, 7.303: $s = \ln(99\,(m - 1))$. With $\sqrt{d_k} = 8$, a query equal to its
-    key scores about 8: enough for 16 keys, not for 1000. Projections can learn longer queries and keys."""
+    key scores about 8: enough for 16 keys, not for 1000. The learned matrices can make longer queries and
+    keys."""
     wrong = {round(log(99*1000), 3): ('all-keys', "this counts m other keys; the key itself is one of the m"),
              round(log(999), 3): ('half', "with this score the weight is one half: the 99 is missing"),
              round(log(99), 3): ('one-other', "that is right for one other key; here there are 999"),

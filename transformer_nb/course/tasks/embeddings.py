@@ -163,6 +163,7 @@ class HalfOfTheModel(Value):
              172_272: ('twice', "with it the matrix is twice as large as the body, two thirds of the model"),
              61_568: ('half-of-base', "that is half of the base model as it is; but a larger matrix makes the model "
                                       "larger, too: compare it with the body"),
+             86_000: ('rounded', "near; give the exact number"),
              28_712: ('three', "that is for three matrices; source, target and softmax share one"),
              44_101_632: ('parameters', "that is the number of parameters; each token has 512 of them")}
 

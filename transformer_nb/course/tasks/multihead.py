@@ -249,9 +249,9 @@ class ExchangeHeads(Write):
     r"""Exchange the heads
 
     Write `exchange_heads(W_in, W_out, order)`: head `order[i]` becomes head `i`, and the output of the module stays
-    the same. `W_in`, shape $(h\,d, d_{model})$, is the matrix of `W_q`, `W_k` or `W_v`; `W_out`, shape
-    $(d_{model}, h\,d)$, that of `W_o`. Give back both with their blocks in the new order. (What does this say about
-    "head 3 of layer 5"?)"""
+    the same. `order` is a tensor such as `torch.tensor([1, 0])`. `W_in`, shape $(h\,d, d_{model})$, is the matrix of
+    `W_q`, `W_k` or `W_v`; `W_out`, shape $(d_{model}, h\,d)$, that of `W_o`. Give back both with their blocks in the
+    new order. (What does this say about "head 3 of layer 5"?)"""
     id, level, minutes, name = '02.5', 2, 15, 'exchange_heads'
     hints = ("The output is a sum over heads: each head times its block of $W^O$. So the blocks move with the heads.",
              "`nn.Linear` stores its matrix as (out, in): the blocks are rows of `W_in`, but columns of `W_out`.",
