@@ -14,6 +14,7 @@ import pytest
 import torch
 from conftest import ROOT, script
 
+from transformer_nb import variants
 from transformer_nb.core import InputError
 from transformer_nb.course import exercises as ex
 from transformer_nb.data.tokenizer import BOS, EOS
@@ -260,6 +261,42 @@ def test_an_answer_leaves_the_next_one_its_model():
     def in_training(model): return model.train().cfg.max_len
     ex.check('15.1', greedy_of(in_training))
     assert ex.check('15.1', greedy_of(lambda model: model.cfg.max_len)).right
+
+
+class Residual(torch.nn.Module):
+    "What 06.2 asks for: post-norm, whatever `cfg.norm` says."
+    def __init__(self, cfg):
+        super().__init__()
+        self.norm, self.dropout = torch.nn.LayerNorm(cfg.d_model), torch.nn.Dropout(cfg.dropout)
+
+    def forward(self, x, sublayer): return self.norm(x + self.dropout(sublayer(x)))
+
+
+def decoder_layer(forward):
+    "The reader's class of 06.3, in a notebook where `Residual` is still that of 06.2."
+    names = {'torch': torch, 'nn': torch.nn, 'Tensor': torch.Tensor, 'variants': variants, 'Residual': Residual,
+             'check': lambda *_: None}
+    exec(ex.begin(ex.find('06.3')), names)
+    return type('Mine', (names['DecoderLayer'],), {'forward': forward})
+
+
+def in_wrappers(self, y, memory, self_mask=None, memory_mask=None):
+    y = self.residuals[0](y, lambda y: self.self_attention(y, y, y, self_mask)[0])
+    y = self.residuals[1](y, lambda y: self.cross_attention(y, memory, memory, memory_mask)[0])
+    return self.residuals[2](y, self.feed_forward)
+
+
+def without_wrappers(self, y, memory, self_mask=None, memory_mask=None):
+    y = self.residuals[0].norm(y + self.self_attention(y, y, y, self_mask)[0])
+    y = self.residuals[1].norm(y + self.cross_attention(y, memory, memory, memory_mask)[0])
+    return self.residuals[2].norm(y + self.feed_forward(y))
+
+
+def test_a_decoder_layer_is_right_with_the_reader_s_own_wrapper():
+    "It uses the wrapper as 06.3 asks; that this one knows no pre-norm is what 06.2 asked for."
+    assert ex.check('06.2', Residual).right
+    assert (found := ex.check('06.3', decoder_layer(in_wrappers))).right, found
+    assert ex.check('06.3', decoder_layer(without_wrappers)).mistake == 'by-hand'
 
 
 def test_a_list_with_wrong_numbers_hears_of_the_numbers():

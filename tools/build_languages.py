@@ -20,7 +20,7 @@ from site_words import SITE_LIBS, said_in
 from transformer_nb.course.exercises import (
     choices, exercise_translations, exercises, find, fold, is_first, solution_text, translations)
 from transformer_nb.course.widgets import DIVISORS, WIDGETS, Widget, mask_data
-from transformer_nb.decode.viewer import TITLES as MAPS
+from transformer_nb.course.viewer import TITLES as MAPS
 
 ROOT = Path(__file__).parents[1]
 NBS = ROOT / 'nbs'

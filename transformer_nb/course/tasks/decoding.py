@@ -155,8 +155,8 @@ class Restrict(Write):
     """Top-k and top-p
 
     Write `restrict(p, top_k, top_p)`. Each row of `p` holds the probabilities of the next token. First, `top_k` keeps
-    the k most probable ones. Then, of what is left, `top_p` keeps the fewest tokens that *reach* this share of the rest
-    together. What is not kept becomes 0; what is kept stays as it is. A `top_k` of 0 and a `top_p` of 1 keep all."""
+    the k most probable ones. Then `top_p` keeps the fewest tokens that together *reach* this share of what is left.
+    What is not kept becomes 0; what is kept stays as it is. A `top_k` of 0 and a `top_p` of 1 keep all."""
     id, level, minutes, builds = '15.4', 3, 20, 'decode.search.restrict'
     hints = ("Sort each row, the most probable first; `cumsum` then says which share the first ones have together.",
              "The token that completes the share is kept. So drop a token if those *before* it have the share already.",
@@ -345,8 +345,8 @@ class NoGreedyPath(Value):
     Can beam search find a worse output than greedy search? With a hundred random models, all 81 sources of four tokens
     and no length penalty, 2,708 greedy outputs come to an end. Plain search with a beam of 2 does worse than greedy
     search in nine of these cases. With `keep_greedy=True`, by which the library's `beam_search` always keeps the prefix
-    that greedy search has, it is none. How can a search that keeps two prefixes find something worse than one that
-    keeps a single one? (The last hint has the code that counts.)"""
+    that greedy search has, it does so in none. How can a search that keeps two prefixes find something worse than one
+    that keeps a single one? (The last hint has the code that counts.)"""
     id, level, minutes, kind = '15.8', 3, 10, 'explain'
     options = dict(a='it cannot: the nine differ by rounding only',
                    b='two others are better for a moment and push the greedy prefix out; later both fall behind',

@@ -240,6 +240,7 @@ class DecoderLayer(nn.Module):
         *tensors, norm = args
         cfg = TransformerConfig(vocab_size=9, d_model=8, h=2, d_ff=12, norm=norm)
         with torch.random.fork_rng(devices=[]): layer = answer(cfg).eval()
+        layer.residuals = _built(DecoderLayer, cfg).residuals  # one of 06.2 is right, but has only one order
         layer.load_state_dict(_built(DecoderLayer, cfg).state_dict())
         with torch.no_grad(): return layer(*tensors)
 
