@@ -477,7 +477,7 @@ def test_an_exercise_that_is_no_more_keeps_its_line(monkeypatch, tmp_path):
 
 SCRIPTS_OF = [ROOT/'transformer_nb/assets/widgets', pages.SITE_LIBS]
 WORDS = re.compile('[A-Za-z]{2,} [a-z]{2,}')
-NOT_SHOWN = re.compile('use strict|btn btn-|main pre|auto repeat|color-mix')
+NOT_SHOWN = re.compile('use strict|btn btn-|main pre|main details|attention decoder|auto repeat|color-mix')
 
 
 @pytest.mark.parametrize('folder', SCRIPTS_OF, ids=lambda folder: folder.name)
@@ -577,10 +577,13 @@ def code(cell):
 
 
 def shown(cell):
-    "What a cell has put out, of a widget its data, without links; of a question that nobody has answered nothing."
+    """What a cell has put out, of a widget its data, of a viewer its maps without their titles, and nothing of links;
+    of a question that nobody has answered nothing."""
     if re.search(r"^check\('", text_of(cell), re.M): return []
     outputs = [re.sub(r'\]\([^)]*\)', '', str(out).replace("', '", '')) for out in cell['outputs']]
-    return [found[0] if (found := re.search('data-widget=.*?data-given=.*?>', out)) else out for out in outputs]
+    found = [re.search('data-widget=.*?data-given=.*?>|data-maps=".*?"', out) for out in outputs]
+    return [re.sub('&quot;title&quot;:&quot;.*?&quot;', '', data[0]) if data else out
+            for data, out in zip(found, outputs)]
 
 
 @pytest.mark.parametrize('language, number', WHOLE)

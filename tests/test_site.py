@@ -162,9 +162,9 @@ def test_formulas_keep_their_punctuation():
 
 def test_no_word_leads_to_the_exercises_answers():
     text = "A [`split`](https://x.io/y/course/tasks/multihead.html#split), as in `tasks`."
-    assert rw.rewrite_text(text, {}, lambda part: part) == "A `split`, as in `tasks`."
+    assert rw.rewrite_text(text, lambda part: part) == "A `split`, as in `tasks`."
     link = "[`tasks`](https://github.com/a/b/nbs/course/tasks/01_attention.ipynb)"
-    assert rw.rewrite_text(link, {}, lambda part: part) == link
+    assert rw.rewrite_text(link, lambda part: part) == link
 
 
 def test_exercises_get_a_place_for_a_tick():
