@@ -21,7 +21,7 @@ from common import Experiment, cpu_name, digest
 from transformer_nb.core import default_device, seed_everything
 from transformer_nb.decode.evaluation import score
 from transformer_nb.decode.translator import Translator
-from transformer_nb.decode.viewer import KINDS, compact, forced_attention, to_words
+from transformer_nb.course.viewer import KINDS, compact, forced_attention, to_words
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.english_german.grammar import builtin_corpus

@@ -61,20 +61,20 @@ def percent(share): return f'{100*share:.0f} %'
 
 # Speed
 
-def training(runs):
-    "train_speed.json: for each run a table with target tokens a second and GiB."
-    return '\n\n'.join(training_run(run) for run in runs.values())
+def training_on(device):
+    "train_speed.json: for each run on a device a table with target tokens a second and GiB."
+    return lambda runs: '\n\n'.join(training_run(run) for run in runs.values() if run['device'] == device)
 
 
 def training_run(run):
     "One run of train_speed.json: one model in one format of numbers."
-    rows, ours = run['rows'], run['rows']['ours']
+    rows, best = run['rows'], 'ours compiled' if 'ours compiled' in run['rows'] else 'ours'
     about = (f"**{run['preset']}, {run['dtype']}**: {run['hardware']}, torch {run['torch']}; vocabulary "
              f"{run['vocab']:,}, batches of at most {run['batch_tokens']:,} padded target tokens; "
-             f"{len(ours['repetitions'])} repetitions; matrix product {run['ceiling']/1e9:,.0f} GFLOP/s")
-    head = ['', 'target tokens/s', 'ours ÷ it', 'utilisation', 'peak memory, GiB']
+             f"{len(rows['ours']['repetitions'])} repetitions; matrix product {run['ceiling']/1e9:,.0f} GFLOP/s")
+    head = ['', 'target tokens/s', f'{best} ÷ it', 'utilisation', 'peak memory, GiB']
     return about + '\n\n' + table(head, [
-        [name, speed(row), times_as_fast(ours, row) if name != 'ours' else '', percent(row['utilisation']),
+        [name, speed(row), times_as_fast(rows[best], row) if name != best else '', percent(row['utilisation']),
          f"{row['memory']/2**30:.2f}"] for name, row in rows.items()])
 
 
@@ -219,12 +219,13 @@ def multi30k(runs):
     "multi30k.json: BLEU with 95 % intervals."
     first = next(iter(runs.values()))
     about = (f"{first['hardware']}, torch {first['torch']}; {first['test']}, {first['sentences']:,} sentences, beam "
-             f"{first['beam']}; stopped after {first['minutes']} minutes, {first['at once']} runs at once; "
-             f"`{first['signature']}`")
-    head = ['', 'seed', 'updates', 'sacreBLEU, cased [95 %]', 'lower-cased', 'lower-cased, tokenised']
+             f"{first['beam']}; `{first['signature']}`")
+    head = ['', 'seed', 'minutes', 'at once', 'updates', 'sacreBLEU, cased [95 %]', 'lower-cased',
+            'lower-cased, tokenised']
     return about + '\n\n' + table(head, [
-        [run['way'], run['seed'], f"{run['steps']:,}", ranged(run['interval'], run['bleu']),
-         f"{run['lower-cased']:.1f}", f"{run['lower-cased, tokenised as in the paper']:.1f}"] for run in runs.values()])
+        [run['way'], run['seed'], run['minutes'], run['at once'], f"{run['steps']:,}",
+         ranged(run['interval'], run['bleu']), f"{run['lower-cased']:.1f}",
+         f"{run['lower-cased, tokenised as in the paper']:.1f}"] for run in runs.values()])
 
 
 def quality():
@@ -276,7 +277,8 @@ def files():
 
 
 TABLES = {  # block: file and function
-    'training': ('train_speed', training), 'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
+    'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
+    'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
     'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
     'maps': ('attention_maps', maps), 'checkpoints': ('checkpoint_stall', checkpoints),

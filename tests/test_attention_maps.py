@@ -16,7 +16,7 @@ from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.decode.alignment import spell, word_ids
 from transformer_nb.decode.text import as_written
 from transformer_nb.decode.translator import Translator
-from transformer_nb.decode.viewer import (KINDS, Viewer, _asset, attention_viewer, compact, expand,
+from transformer_nb.course.viewer import (KINDS, Viewer, _asset, attention_viewer, compact, expand,
                                           forced_attention, labels, to_words)
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar

@@ -1,5 +1,4 @@
 "Decoding: the cache changes nothing, the batch changes nothing, and the search finds what there is."
-import dataclasses
 import random
 from itertools import product
 
@@ -390,44 +389,7 @@ def test_nbest_is_filled(seed):
         assert [hyps[0][1] for hyps in one] == [hyps[0][1] for hyps in all_]
 
 
-# --- forced beginnings, sampling, int8 --------------------------------------------------------------------------------
-
-@pytest.mark.parametrize('seed', range(4))
-def test_forced_beginnings(seed):
-    model, rows = make(seed), sources(seed, 6)
-    prefix = [[], [3], [4, 5], [3, 3, 3, 3], [11], []]
-    src, ready = pad(rows), inference(model)
-    free = greedy(ready, src)
-    for outputs in (
-        greedy(ready, src, prefix),
-        [h[0][1] for h in beam_search(ready, src, prefix=prefix)],
-        sample(ready, src, prefix=prefix),
-    ):
-        assert [ids[:len(p)] for ids, p in zip(outputs, prefix)] == prefix
-    assert greedy(ready, src, [ids[:2] for ids in free]) == free
-    assert greedy(ready, src, prefix) == [greedy(ready, src[i:i + 1], prefix[i:i + 1])[0] for i in range(6)]
-    hyps = beam_search(ready, src, 4, .6, 4, prefix)
-    for row, p, found in zip(rows, prefix, hyps):
-        for score, ids in found:
-            ended = len(ids) < len(row) + 50
-            expected = log_probability(model, torch.tensor([row]), ids, ended)/length_penalty(len(ids) + ended, .6)
-            assert ids[:len(p)] == p and score == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize('prefix', [[[3]], [[3], [EOS]], [[3], [12]], [[3], [-1]], [[], [3]*60]])
-def test_prefixes_without_sense_are_refused(prefix):
-    for search in (greedy, beam_search, sample):
-        with pytest.raises(InputError) as e: search(make(0), pad(sources(0, 2)), prefix=prefix)
-        assert '\n' not in str(e.value)
-
-
-def test_a_prefix_of_suppressed_tokens_is_refused():
-    model = make(0)
-    model.cfg = dataclasses.replace(model.cfg, suppress_tokens=(5,))
-    for search in (greedy, beam_search, sample):
-        with pytest.raises(InputError, match='ids that no output may hold'):
-            search(model, pad(sources(0, 1)), prefix=[[5]])
-
+# --- sampling, int8 ---------------------------------------------------------------------------------------------------
 
 def test_sampling_depends_on_sentence_and_seed_alone():
     model, rows = inference(make(0, sharp=1.)), sources(0, 20)
@@ -479,7 +441,7 @@ def test_no_sentences_give_no_outputs():
     model, src = make(0), pad(sources(0, 2))[:0]
     for none in (src, torch.empty(0, 0, dtype=torch.int64)):
         for search in (greedy, beam_search, sample):
-            assert search(model, none) == search(inference(model), none) == search(model, none, prefix=[]) == []
+            assert search(model, none) == search(inference(model), none) == []
     with pytest.raises(InputError): beam_search(model, src, beam=0)
 
 

@@ -169,6 +169,6 @@ from .. import checkpoints
 def later():
     from ..data import corpora as c
     import transformer_nb.cli, os
-    return import_module('transformer_nb.decode.viewer').viewed"""
+    return import_module('transformer_nb.course.viewer').viewed"""
     found = named_in(text, 'train.trainer') & set(MODULES)
-    assert found == {'core', 'train.runs', 'checkpoints', 'data.corpora', 'cli', 'decode.viewer'}
+    assert found == {'core', 'train.runs', 'checkpoints', 'data.corpora', 'cli', 'course.viewer'}

@@ -16,7 +16,7 @@ from transformer_nb.decode.translator import Translation
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.experiments.alignment import aer, diagonal
 
-NAMES = ['Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset']
+NAMES = ['Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset', 'show']
 SENTENCES = ['a dog runs .', 'the old man sees two red cars .', 'the brothers have not seen the dog .', 'who sings ?']
 LONG = 'the dog sleeps . '*300  # more than the model holds
 
@@ -114,7 +114,7 @@ import torch
 model, ids = Transformer.from_pretrained('demo'), torch.tensor([[5, 2]])
 print(model.cfg.N if model.loss(ids, ids, ids)[0] > 0 else 'no loss')""",
     """from transformer_nb.decode.translator import Translator
-print(4 if 'Hund' in Translator.from_pretrained('demo', 'cpu').show('a dog runs .').html else 'no map')"""])
+print(4 if 'Hund' in Translator.from_pretrained('demo', 'cpu').translate('a dog runs .') else 'no dog')"""])
 def test_methods_need_no_other_import(code):
     "They are the class's own, wherever it is imported from."
     assert python(code) == '4\n'

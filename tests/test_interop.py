@@ -20,6 +20,7 @@ from transformer_nb.decode.search import beam_search
 from transformer_nb.decode.evaluation import score
 from transformer_nb.data.corpora import Split, load_corpus
 from transformer_nb.interop.marian import from_marian, paper_order, read_model, to_marian
+from transformer_nb.course.viewer import show
 from transformer_nb.interop.export import to_ctranslate2, to_onnx
 from transformer_nb.data.tokenizer import TokenizerLike, TwoVocabularies, train_tokenizer
 from transformer_nb.train.trainer import Trainer, TrainingConfig
@@ -197,7 +198,7 @@ def test_a_translator_of_a_folder(folder):
     maps = t.attention(SENTENCES[0])
     assert maps['source'][-1] == '</s>' and maps['cross'].shape[:2] == (2, 4)
     assert len(t.align(SENTENCES[:2], [pair[1] for pair in few_pairs(2)])) == 2
-    assert t.show(SENTENCES[0]).html
+    assert show(t, SENTENCES[0]).html
     assert pickle.loads(pickle.dumps(t)).translate(SENTENCES[:2]) == out[:2]
 
 

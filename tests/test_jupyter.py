@@ -15,7 +15,7 @@ if not find_spec('jupyterlab'):  # an import of it takes seconds, with --slow or
 pytestmark = pytest.mark.slow
 
 CELLS = ["from transformer_nb.course.widgets import widget\nwidget('scores')",
-         "from transformer_nb import Translator\nTranslator.from_pretrained('demo').show('a dog runs .')"]
+         "from transformer_nb import Translator, show\nshow(Translator.from_pretrained('demo'), 'a dog runs .')"]
 NOTEBOOK = "[...jupyterapp.shell.widgets('main')][0]"
 
 

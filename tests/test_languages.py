@@ -19,7 +19,7 @@ from site_words import add_scripts, write_words
 
 from transformer_nb.course import exercises as ex
 from transformer_nb.course.widgets import WIDGETS, beam_data, widget
-from transformer_nb.decode.viewer import Viewer
+from transformer_nb.course.viewer import Viewer
 
 LANGUAGES = list(pages.NAMES)
 SCRIPTS = {'ja': r'[ぁ-んァ-ヶ一-鿿]', 'zh': r'[一-鿿]', 'ko': r'[가-힣]'}

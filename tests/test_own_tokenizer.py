@@ -11,7 +11,7 @@ from transformer_nb import Trainer, TrainingConfig, Transformer, TransformerConf
 from transformer_nb.core import InputError
 from transformer_nb.data import tokenizer as tokenizers
 from transformer_nb.data.tokenizer import TokenizerLike, TwoVocabularies, Vocabulary, read_tokenizer, train_tokenizer
-from transformer_nb.decode.viewer import forced_attention, norms_of_ids, value_norms
+from transformer_nb.course.viewer import forced_attention, norms_of_ids, show, value_norms
 from transformer_nb.files import write_manifest
 
 PAIRS = few_pairs(40)
@@ -144,7 +144,7 @@ def test_attention_is_shown_with_a_tokenizer_that_cannot_spell_back(run):
     "A viewer needs no ids of pieces: the protocol has none."
     tokenizer, out = run
     translator = Translator.from_pretrained(out, device='cpu', tokenizer=tokenizer)
-    assert 'norms' in translator.show('a dog runs .').html
+    assert 'norms' in show(translator, 'a dog runs .').html
 
 
 def test_a_checkpoint_without_a_tokenizer_says_so(tmp_path):

@@ -27,7 +27,7 @@ from transformer_nb.decode.search import beam_search, greedy
 from transformer_nb.decode.translator import Translator
 from transformer_nb.feed_forward import FeedForward
 from transformer_nb.interop import export as export_module
-from transformer_nb.interop.export import MADE_BY, OneStep, SourceSide, to_carry, to_ctranslate2, to_onnx
+from transformer_nb.interop.export import OneStep, SourceSide, to_carry, to_ctranslate2, to_onnx
 from transformer_nb.interop.hub import model_card, push_to_hub
 from transformer_nb.interop.marian import from_marian, to_marian
 from transformer_nb.parts.inference import inference
@@ -318,23 +318,19 @@ def test_a_missing_extra_is_named(export, packages, tmp_path, small, monkeypatch
 
 @pytest.mark.parametrize('export', [to_onnx, to_ctranslate2])
 def test_folders_of_others_stay(export, tmp_path, small):
-    "A folder with the very same files, one with something more, a file, a checkpoint."
+    "A folder with the very same files, a file."
     foreign = tmp_path/'foreign'
     foreign.mkdir()
     for name in ('model.bin', 'config.json', 'encoder.onnx'): (foreign/name).write_text('precious')
-    assert f'no {MADE_BY}' in refusal(export, small, foreign)
-    (foreign/MADE_BY).write_text('{}')
-    (foreign/'thesis.txt').write_text('precious')
-    assert 'lies in it' in refusal(export, small, foreign)
+    assert 'is there already and is no empty folder (config.json lies in it)' in refusal(export, small, foreign)
     (tmp_path/'file').write_text('precious')
     assert 'is there already' in refusal(export, small, tmp_path/'file')
 
 
-def test_an_older_export_is_replaced(tmp_path, small):
-    for quantization in (None, 'int8'): to_ctranslate2(small, tmp_path/'ct2', quantization)
-    to_ctranslate2(small, tmp_path/'direct', 'int8')
-    assert (tmp_path/'ct2'/'model.bin').read_bytes() == (tmp_path/'direct'/'model.bin').read_bytes()
-    assert sorted(f.name for f in tmp_path.iterdir()) == ['ct2', 'direct']
+def test_an_older_export_stays(tmp_path, small):
+    to_ctranslate2(small, tmp_path/'ct2')
+    assert 'is there already' in refusal(to_ctranslate2, small, tmp_path/'ct2', 'int8')
+    assert sorted(f.name for f in tmp_path.iterdir()) == ['ct2']
     (tmp_path/'empty').mkdir()
     to_ctranslate2(small, tmp_path/'empty')
 
@@ -342,20 +338,20 @@ def test_an_older_export_is_replaced(tmp_path, small):
 def full(*args, **kwargs): raise OSError(errno.ENOSPC, 'No space left on device')
 
 
-@pytest.mark.parametrize('export', [to_onnx, to_ctranslate2])
-@pytest.mark.parametrize('place', ['weights', 'tokenizer', 'last file'])
+@pytest.mark.parametrize('export, place', [
+    (to_onnx, 'weights'), (to_onnx, 'tokenizer'), (to_onnx, 'last file'),
+    (to_ctranslate2, 'weights'), (to_ctranslate2, 'tokenizer')])  # which is its last file
 def test_a_full_disk_leaves_what_was_there(export, place, tmp_path, small, monkeypatch):
     ctranslate2 = pytest.importorskip('ctranslate2')
-    to_ctranslate2(small, tmp_path/'out', 'int8')  # an older export
+    to_ctranslate2(small, tmp_path/'out')  # an older export
     if place == 'weights':
         monkeypatch.setattr(ctranslate2.specs.ModelSpec, '_serialize', full)
         monkeypatch.setattr(torch.onnx.ONNXProgram, 'save', full)
     elif place == 'tokenizer': monkeypatch.setattr(Tokenizer, 'save', full)
     else: monkeypatch.setattr(export_module, 'to_json', full)
     if place == 'last file': monkeypatch.setattr(export_module, '_write_graph', lambda *given: [{}, {}])  # in no time
-    path = tmp_path/'out' if export is to_ctranslate2 else tmp_path/'new'
-    said = refusal(export, small, path, kind=DiskError)
-    assert str(path) in said and 'No space left on device' in said and 'make room' in said
+    said = refusal(export, small, tmp_path/'new', kind=DiskError)
+    assert str(tmp_path/'new') in said and 'No space left on device' in said and 'make room' in said
 
 
 # The Hub

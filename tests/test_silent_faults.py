@@ -24,7 +24,7 @@ from transformer_nb.parts import packing
 from transformer_nb.attention import additive_attention, attention, causal_mask, fused_attention, masked_softmax
 from transformer_nb.data.batching import Batch, Batches, id_pairs, make_batch, pad
 from transformer_nb.core import InputError, out_of_memory
-from transformer_nb.decode.viewer import Viewer
+from transformer_nb.course.viewer import Viewer
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.optimizer import adam
 from transformer_nb.parts.packing import PackedAttention, PackedMask, Packing

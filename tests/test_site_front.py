@@ -187,9 +187,12 @@ def test_pictures_are_light_and_have_words():
         assert 10_000 < (ROOT / "nbs" / file).stat().st_size < 150_000
 
 
-def test_pictures_are_shown_wherever_the_readme_is():
-    text = build_readme.repo_links("[![A](images/a.png)](https://s) [b](b.ipynb)", "nbs", "https://h/o/r/blob/main")
-    assert text == (
+def test_pictures_are_shown_wherever_the_readme_is(tmp_path):
+    cell = dict(cell_type="markdown", metadata={}, source=["[![A](images/a.png)](https://s) [b](b.ipynb)"])
+    (tmp_path / "nbs").mkdir()
+    (tmp_path / "nbs/index.ipynb").write_text(json.dumps(dict(cells=[cell], metadata={})))
+    text = build_readme.readme(tmp_path / "nbs/index.ipynb", "https://h/o/r/blob/main")
+    assert text.splitlines()[-1] == (
         "[![A](https://h/o/r/raw/main/nbs/images/a.png)](https://s) [b](https://h/o/r/blob/main/nbs/b.ipynb)"
     )
 
@@ -209,7 +212,8 @@ def variables(dark):
     "The colours of a theme: what the dark one does not set stays as in the light one."
     css = (CSS_FOLDER / "identity.css").read_text() + (CSS_FOLDER / "colors.css").read_text()
     found = {}
-    for selector, inside in slim.blocks(slim.COMMENT.sub("", css)):
+    for selector, inside in re.findall(r"([^{}]*)\{([^{}]*)\}", re.sub(r"/\*.*?\*/", "", css, flags=re.S)):
+        selector = selector.strip()
         if selector.startswith(":root") or dark and selector.startswith(("html[data-scheme", ".quarto-dark")):
             found |= dict(re.findall(r"(--[\w-]+): (#\w+)", inside))
     return found
@@ -245,15 +249,14 @@ def test_claims_can_be_read():
 
 CSS = """@charset "UTF-8"; /* .gone { } */
 .used, .gone > a { color: red; content: "}"; } .gone.used { color: blue } a:not(.gone) { x: y }
-.used:is(.gone, .b) { x: z }
+.used:is(.gone, .b) { x: y } .used:is(.gone, p) { x: z }
 @media print { .gone { x: y } } @media print { #used { x: y } } @font-face { src: url("f,{g") }"""
 
 
 def test_rules_that_can_match_are_kept():
-    kept = slim.kept(slim.COMMENT.sub("", CSS), {"used"})
-    assert kept == (
-        '.used{color: red; content: "}";}a:not(.gone){x: y}.used:is(.gone, .b){x: z}'
-        '@media print{#used{x: y}}@font-face{src: url("f,{g")}'
+    assert slim.kept(CSS, {"used"}) == (
+        '.used,.gone>a{color:red;content:"}"}a:not(.gone){x:y}.used:is(.gone,p){x:z}'
+        "@media print{#used{x:y}}@font-face{src:url(f,{g)}"
     )
 
 
@@ -278,7 +281,7 @@ def test_a_page_brings_the_rules_that_it_can_use(tmp_path):
     (tmp_path / "page.html").write_text(LINKED)
     slim.bring_styles(tmp_path / "page.html")
     html = (tmp_path / "page.html").read_text()
-    assert re.findall("<style>(.*?)</style>", html) == [".used{color: red}.by-script > p{x: y}", "p{x: z}"]
+    assert re.findall("<style>(.*?)</style>", html) == [".used{color:red}.by-script>p{x:y}", "p{x:z}"]
     assert "stylesheet" not in html and re.findall('id="(light|dark)"', html) == ["light", "dark"]
 
 

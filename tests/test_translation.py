@@ -17,7 +17,7 @@ from transformer_nb.decode.search import beam_search, length_penalty
 from transformer_nb.decode.alignment import between_words
 from transformer_nb.decode.text import clean, rejoin, split_text
 from transformer_nb.decode.translator import TooLong, Translator, _side_by_side
-from transformer_nb.decode.viewer import plot_attention
+from transformer_nb.course.viewer import plot_attention
 from transformer_nb.experiments.table2 import paper_bleu, paper_tokens
 from transformer_nb.transformer import Transformer, TransformerConfig
 

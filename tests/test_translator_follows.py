@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.utils import parametrize, parametrizations, prune
 
 from transformer_nb import checkpoints
-from transformer_nb.decode.viewer import forced_attention
+from transformer_nb.course.viewer import forced_attention
 from transformer_nb.data.batching import make_batch, pad
 from transformer_nb.core import InputError
 from transformer_nb.decode.search import beam_search, greedy, sample

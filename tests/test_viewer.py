@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 
-from transformer_nb import Translator
+from transformer_nb import Translator, show
 from transformer_nb.core import COLORS, InputError
-from transformer_nb.decode.viewer import (KINDS, Viewer, _asset, attention_viewer, compact, expand, forced_attention,
+from transformer_nb.course.viewer import (KINDS, Viewer, _asset, attention_viewer, compact, expand, forced_attention,
                                           labels, to_words, value_norms)
 
 SENTENCE = 'a thief remembered a bus driver .'
@@ -215,17 +215,17 @@ def test_what_there_is_to_switch(maps):
 # A reader's own model
 
 def test_show(translator, tmp_path):
-    viewer = translator.show('a dog runs .')
+    viewer = show(translator, 'a dog runs .')
     assert isinstance(viewer, Viewer) and viewer._repr_html_() == viewer.html
     view = view_of(viewer.html)
     assert view['title'] == 'a dog runs .' and all('norms' in view['kinds'][kind] for kind in KINDS)
-    with pytest.raises(InputError, match='empty sentence'): translator.show('')
-    with pytest.raises(InputError, match='do not fit'): translator.show('the dog sleeps . '*300)
+    with pytest.raises(InputError, match='empty sentence'): show(translator, '')
+    with pytest.raises(InputError, match='do not fit'): show(translator, 'the dog sleeps . '*300)
     viewer.save(tmp_path/'maps.html')
     assert (tmp_path/'maps.html').stat().st_size < 40_000
 
 
 def test_show_leaves_the_translator_as_it_was(translator):
     before = translator.ready
-    translator.show('a dog runs .')
+    show(translator, 'a dog runs .')
     assert translator.ready is before

@@ -23,7 +23,7 @@ assert len(commands) > 5 and all(callable(command.load()) for command in command
 from transformer_nb.decode.translator import Translator
 from transformer_nb.english_german.grammar import Grammar
 assert len(Grammar(0).samples(3)) == 3                                  # the lexicon travels with the wheel
-from transformer_nb.decode.viewer import _asset
+from transformer_nb.course.viewer import _asset
 assert all(map(_asset, ('maps.js', 'viewer.js', 'viewer.css')))           # and so does the viewer of attention maps
 translator = Translator.from_pretrained(sys.argv[1], device='cpu')
 found = translator.translate(['a dog runs .', ''], beam=4, alpha=0.6)

@@ -13,7 +13,7 @@ from transformer_nb.course.widgets import (DIVISORS, WIDGETS, WIDTHS, _script, b
                                            mask_data, score_data, widget)
 from transformer_nb.decode.search import beam_search, greedy
 from transformer_nb.decode.translator import Translator
-from transformer_nb.decode.viewer import Viewer, _asset
+from transformer_nb.course.viewer import Viewer, _asset
 from transformer_nb.optimizer import lrate
 
 NUMBER = r'(-?\d+(?:\.\d+)?(?:e-?\d+)?)'

@@ -10,7 +10,7 @@ import torch
 
 from transformer_nb.data.corpora import load_corpus
 from transformer_nb.decode.translator import Translator
-from transformer_nb.decode.viewer import _asset, compact, to_words
+from transformer_nb.course.viewer import _asset, compact, to_words
 from transformer_nb.parts.kernels import Int8Linear, linear_of
 
 SENTENCES = [  # the first one stands on the first screen: German orders its words otherwise

@@ -6,23 +6,20 @@ import logging
 import re
 from io import BytesIO
 
+import lightningcss
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
 from site_rewrites import SiteError
 
-COMMENT = re.compile(r"/\*.*?\*/", re.S)
-TOKEN = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[{};]", re.S)
-COMMA = re.compile(r",(?![^()]*\))")  # between selectors, not inside :is(a, b)
-INSIDE = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
 NAME = re.compile(r"[.#]([\w-]+)")
 ATTRIBUTE = re.compile(r"\b(?:class|id)=[\"']([^\"']*)")
 SCRIPT = re.compile(r"<script\b.*?</script>", re.S)
 WORD = re.compile(r"[\w-]+")
 BUNDLE = re.compile(r'<script src="([^"]*)site_libs/bootstrap/bootstrap\.bundle\.min\.js"></script>')
 TOGGLES = {"collapse", "tab"}  # of Bootstrap's, what toggles.js knows
-FONT = re.compile(r"src:url\(\"fonts/bootstrap-icons\.[^}]*")
-CODE = re.compile(r"\\(f[0-9a-f]{3})\b")
+FONT = re.compile(r"src:url\(fonts/bootstrap-icons\.[^}]*")
+ICON = re.compile(r"\\(f[0-9a-f]{3})\b|([\uf101-\uf8ff])")
 SHEET = re.compile(r'<link rel="stylesheet" href="([^"]+)"([^>]*)>')
 SOURCE = re.compile(r'<script\b[^>]* src="([^"]+)"')
 # Bootstrap asks an attribute for the dark theme, smalldocs sets another one before it paints
@@ -46,8 +43,9 @@ def slim_styles(out):
     used = used_words(out)
     icons = out / "site_libs/bootstrap-icons/bootstrap-icons.min.css"
     for path in [*out.glob("site_libs/themes/*.css"), out / "site_libs/smalldocs.css", icons]:
-        path.write_text(kept(COMMENT.sub("", path.read_text()), used).replace(*DARK))
-    codes = {code for path in out.rglob("*.css") for code in CODE.findall(path.read_text())}
+        path.write_text(kept(path.read_text(), used).replace(*DARK))
+    found = [icon for path in out.rglob("*.css") for icon in ICON.findall(path.read_text())]
+    codes = {int(code, 16) if code else ord(sign) for code, sign in found}
     icons.write_text(FONT.sub(f'src:url("{icon_font(icons.parent, codes)}") format("woff")', icons.read_text()))
     for file in [*icons.parent.glob("fonts/*"), out / "site_libs/bootstrap/bootstrap.bundle.min.js"]:
         file.unlink()
@@ -77,44 +75,15 @@ def bring_styles(path):
         kind = f'<link rel="alternate" type="text/css" href="{m[1]}"{m[2]}>' if "quarto-color-scheme" in m[2] else ""
         if m[1] in seen:
             return kind
-        seen[m[1]] = kept(COMMENT.sub("", (path.parent / m[1]).read_text()), used)
-        return kind + f'<style>{" ".join(seen[m[1]].split())}</style>'
+        seen[m[1]] = kept((path.parent / m[1]).read_text(), used)
+        return f"{kind}<style>{seen[m[1]]}</style>"
     path.write_text(SHEET.sub(rules, html))
 
 
-def blocks(css):
-    "The outermost rules of a style sheet: what stands before the brace, and between the braces."
-    depth, start, before = 0, 0, ""
-    for m in TOKEN.finditer(css):
-        if m[0] == "{":
-            if not depth:
-                before, start = css[start:m.start()].strip(), m.end()
-            depth += 1
-        elif m[0] == "}":
-            depth -= 1
-            if not depth:
-                yield before, css[start:m.start()]
-                start = m.end()
-        elif m[0] == ";" and not depth:
-            start = m.end()  # @charset, which is UTF-8 anyway
-
-
 def kept(css, used):
-    "The rules that can match when only the classes and ids in `used` exist."
-    out = []
-    for before, inside in blocks(css):
-        if before.startswith(("@media", "@supports")):
-            inside = kept(inside, used)
-        elif not before.startswith("@"):
-            before = ",".join(s.strip() for s in COMMA.split(before) if can_match(s, used))
-        if before and inside:
-            out.append(f"{before}{{{inside.strip()}}}")
-    return "".join(out)
-
-
-def can_match(selector, used):
-    "Whether everything that a selector asks for exists; what stands in brackets, as in :not(.x), need not."
-    return all(name in used for name in NAME.findall(INSIDE.sub("", selector)))
+    "The rules that can match when only the classes and ids in `used` exist, as browsers since 2021 read them."
+    unused = {*NAME.findall(css)} - used
+    return lightningcss.process_stylesheet(css, unused_symbols=unused, browsers_list=["safari >= 15"])
 
 
 def icon_font(folder, codes):
@@ -122,7 +91,7 @@ def icon_font(folder, codes):
     logging.getLogger("fontTools").setLevel(logging.ERROR)  # it warns of two bytes too many in Bootstrap's font
     font = TTFont(folder / "fonts/bootstrap-icons.woff", recalcTimestamp=False)
     few = subset.Subsetter()
-    few.populate(unicodes=[int(code, 16) for code in codes])
+    few.populate(unicodes=codes)
     few.subset(font)
     file = BytesIO()
     font.save(file)

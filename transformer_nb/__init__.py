@@ -3,13 +3,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr__`
+    from .course.viewer import show
     from .data.tokenizer import Tokenizer
     from .decode.translator import Translator
     from .train.trainer import Trainer, TrainingConfig
     from .transformer import Transformer, TransformerConfig, preset
 
 __version__ = "0.1.0"
-__all__ = ['Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset']
+__all__ = [
+    'Tokenizer', 'Trainer', 'TrainingConfig', 'Transformer', 'TransformerConfig', 'Translator', 'preset', 'show']
 
 _PLACES = {
     'Tokenizer': 'data.tokenizer',
@@ -19,6 +21,7 @@ _PLACES = {
     'TransformerConfig': 'transformer',
     'Translator': 'decode.translator',
     'preset': 'transformer',
+    'show': 'course.viewer',
 }
 
 

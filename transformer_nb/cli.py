@@ -36,6 +36,7 @@ from . import __version__, checkpoints
 from .config import PRESETS, preset as model_preset
 from .core import FAILURES, InputError, out_of_memory, profile, seeded
 from .course.exercises import cards
+from .course.viewer import plot_attention
 from .data import cleaning, shards
 from .data.corpora import Corpus, decode_line, folder_files, load_builtin, read_parallel
 from .data.sampling import Mixture, load_mixture, weighted
@@ -43,15 +44,14 @@ from .data.tokenizer import train_tokenizer
 from .decode.evaluation import score
 from .decode.text import writing
 from .decode.translator import Translator
-from .decode.viewer import plot_attention
-from .experiments.parsing import Parser, f1, load_trees, plain, words_of
 from .errors import DISK_ERRNOS
+from .experiments.parsing import Parser, f1, load_trees, plain, words_of
 from .files import reading_errors_as
 from .interop.export import to_ctranslate2, to_onnx
 from .interop.marian import read_model, to_marian
 from .train import recipes
-from .train.distributed import DistributedContext
 from .train.autotune import LR_SCALES, choose_threads, default_hparams, expected_steps, shorten_warmup
+from .train.distributed import DistributedContext
 from .train.runs import NotFinite, refuse_used
 from .train.trainer import OLD_NAMES, Trainer, TrainingConfig, inner_type, read_state
 from .transformer import Transformer
@@ -560,7 +560,7 @@ def progress():
 def export(
     model:str,                  # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
     to:str='marian',            # marian (for Hugging Face's library), ctranslate2, or onnx
-    out:str='exported',         # Folder to write; an older export there is replaced
+    out:str='exported',         # Folder to write, new
     quantization:str|None=None  # For ctranslate2: int8, float16, ... (default: float32)
 ):
     "Write a model for other programs."

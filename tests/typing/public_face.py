@@ -7,7 +7,7 @@ from typing import assert_type
 import torch
 from torch import Tensor
 
-from transformer_nb import Tokenizer, Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, preset
+from transformer_nb import Tokenizer, Trainer, TrainingConfig, Transformer, TransformerConfig, Translator, preset, show
 from transformer_nb.attention import additive_attention, attention, causal_mask, padding_mask
 from transformer_nb.checkpoints import average, load, save
 from transformer_nb.data.tokenizer import TokenizerLike, register_tokenizer
@@ -59,7 +59,7 @@ def a_translator(texts: list[str]):
     nats: list[float] = t.score(texts, german)
     t.align(texts, german)
     t.attention("a dog runs .")
-    t.show("a dog runs .").save(Path("maps.html"))
+    show(t, "a dog runs .").save(Path("maps.html"))
     t.translat(texts)  # pyright: ignore[reportAttributeAccessIssue]
     t.translate(texts, bean=4)  # pyright: ignore[reportCallIssue]
     return drawn, nats, t.model.eval()

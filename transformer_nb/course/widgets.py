@@ -19,8 +19,8 @@ from torch import Tensor
 from ..attention import attention, causal_mask, padding_mask
 from ..core import COLORS, InputError
 from .exercises import language, localized, translations
+from .viewer import Viewer, _asset
 from ..data.tokenizer import BOS, EOS, PAD
-from ..decode.viewer import Viewer, _asset
 from ..multihead import MultiHeadAttention
 from ..positional_encoding import sinusoids
 

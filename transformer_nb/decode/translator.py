@@ -23,7 +23,6 @@ from ..data.tokenizer import check_tokenizer
 from .alignment import align_words
 from .search import Hypothesis, beam_search, length_penalty, sample as draw, wide
 from .text import as_written, clean, ends_inside, naturally, rejoin, split_text
-from .viewer import attention_viewer, norms_of_ids
 from ..interop.marian import read_model
 from ..parts.inference import Inference, evaluating, inference, own_precision
 from ..parts.look_inside import attention_maps
@@ -201,13 +200,6 @@ class Translator:
         rows = self.encode(self._written([text]))
         if len(rows[0]) == 1: raise InputError("an empty sentence has no attention to look at: give one with words")
         return rows[0], self.search(rows, 4, .6, 1)[0][0].ids[:self.cfg.max_len - 1]  # must fit with BOS
-
-    def show(self,
-        text:str # One sentence, not empty
-    ):           # viewer.Viewer, with the norms of the values
-        "A viewer of all attention while the model translates a sentence; raises `TooLong` if it does not fit."
-        ids = self._looked_at(text)
-        return attention_viewer(self.maps(*ids) | {'norms': norms_of_ids(self, *ids)})
 
     @own_precision()
     def maps(self,

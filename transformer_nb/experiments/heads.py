@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from ..attention import attention
 from ..data.batching import make_batch
-from ..decode.alignment import membership, word_ids
-from ..decode.viewer import labels
+from ..decode.alignment import labels, membership, word_ids
 from .parsing import read_trees
 from ..multihead import MultiHeadAttention
 

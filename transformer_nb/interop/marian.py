@@ -21,9 +21,9 @@ from ..checkpoints import Checkpoint
 from ..config import TransformerConfig
 from ..core import InputError, default_device
 from ..data.tokenizer import TwoVocabularies, Vocabulary, class_name
-from ..files import read_json, reading_errors_as, to_json
+from ..files import atomic_folder, read_json, reading_errors_as, to_json
 from .export import (
-    VOCABULARY_FILES, enough_memory, ids_by_piece, new_export, to_carry, training_of, write_vocabularies)
+    enough_memory, ids_by_piece, to_carry, training_of, write_vocabularies)
 from .hub import fetched, is_hub_id
 from .marian_nmt import ACTIVATIONS, AGAIN, file_bytes, is_npz, read_npz
 from ..positional_encoding import sinusoids
@@ -299,7 +299,7 @@ def _their_tables(found, start, V, separate):
 @enough_memory('Marian export')
 def to_marian(
     found,         # What has a .model and a .tokenizer: a Checkpoint or a Translator
-    path:str|Path  # Folder to write; an older export there is replaced
+    path:str|Path  # Folder to write, new
 ):
     "Write a folder for `MarianMTModel.from_pretrained`; `InputError` for what Marian's models cannot be."
     cfg, own = found.model.cfg, class_name(type(found.tokenizer))
@@ -311,8 +311,7 @@ def to_marian(
     weights = to_carry(found).state_dict()
     added = cfg.bos_id not in ids_by_piece(found.tokenizer.target).values()  # the start that `from_marian` has added
     start, V = (cfg.pad_id, cfg.bos_id) if added else (cfg.bos_id, cfg.vocab_size)
-    files = ('config.json', 'generation_config.json', 'tokenizer_config.json', 'model.safetensors', *VOCABULARY_FILES)
-    with new_export(path, files, 'Marian export') as folder:
+    with atomic_folder(path, (), 'empty folder') as folder:
         save_file(_their_weights(weights, cfg, V), folder/'model.safetensors', {'format': 'pt'})
         separate = write_vocabularies(found.tokenizer, folder)
         for name, table in _their_tables(found, start, V, separate).items():

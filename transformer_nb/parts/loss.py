@@ -58,13 +58,14 @@ class _ProjectedLoss(torch.autograd.Function):
 
 # %% ../../nbs/parts/06_loss.ipynb #4259258e
 def projected_loss(
-    x:Tensor,            # Decoder output of the real tokens, shape (t, d_model)
-    W:Tensor,            # The shared embedding matrix, shape (V, d_model)
-    targets:Tensor,      # Right tokens, shape (t,), int64
-    smoothing:float=.1,  # ε_ls
-    chunk:int=1024       # Tokens at a time
+    x:Tensor,             # Decoder output of the real tokens, shape (t, d_model)
+    W:Tensor,             # The shared embedding matrix, shape (V, d_model)
+    targets:Tensor,       # Right tokens, shape (t,), int64
+    smoothing:float=.1,   # ε_ls
+    chunk:int|None=None   # Tokens at a time; by default 1,024, or 8,192 on a GPU, which needs large products
 ) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats per token
     "`smoothed_loss` of x Wᵀ without ever holding all logits; the same value and gradients."
+    if chunk is None: chunk = 8192 if x.is_cuda else 1024
     if torch.is_grad_enabled(): return _ProjectedLoss.apply(x, W, targets, smoothing, chunk)
     chunks = zip(x.split(chunk), targets.split(chunk))
     sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W), y, smoothing)) for part, y in chunks]

@@ -13,7 +13,7 @@ from math import inf, log
 import torch
 
 from ..exercises import Value, Write
-from ...decode.viewer import KINDS
+from ...decode.alignment import KINDS
 
 # %% ../../../nbs/course/tasks/19_attention_maps.ipynb #8015c3a8
 def _pieces(g, n): return [*(f'▁w{i}' for i in torch.randperm(90, generator=g)[:n].tolist()), '</s>']
@@ -24,7 +24,7 @@ class Labels(Write):
     Write `labels(maps, kind)`: the names of the rows and the names of the columns of a map, two lists of pieces.
     `maps['source']` and `maps['target']` are the pieces of the two sentences, each with `</s>` at its end; `kind` is
     'encoder', 'decoder' or 'cross'. Target rows are named after the piece that they *predict*."""
-    id, level, minutes, builds = '19.1', 1, 6, 'decode.viewer.labels'
+    id, level, minutes, builds = '19.1', 1, 6, 'decode.alignment.labels'
     hints = ("Rows are queries, columns are keys. From which sentence do the keys of the cross-attention come?",
              "The decoder's input is shifted right. What is fed to the position that predicts the first piece?",
              "For the decoder the columns are `['<s>', *target[:-1]]`, as many as there are rows.")
