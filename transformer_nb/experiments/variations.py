@@ -15,7 +15,6 @@ from fractions import Fraction
 from itertools import islice
 from math import exp, lgamma, pi, sqrt
 from pathlib import Path
-from statistics import fmean
 
 import torch
 from torch import Tensor, nn
