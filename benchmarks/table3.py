@@ -1,6 +1,6 @@
 """Table 3 in small: every row trained with five seeds on the built-in corpus (paper §6.2).
 
-    python benchmarks/table3.py                              # 20 rows, and 3 of our own: four hours on one CPU core
+    python benchmarks/table3.py                              # 20 rows, and 3 of our own: 3.5 hours on one CPU core
     python benchmarks/table3.py --rows base C1 --seeds 9     # some rows, more seeds
     python benchmarks/table3.py --at-once 14                 # on 14 cores
 
