@@ -5,7 +5,8 @@
 Four models: 'base'; 'average', which averages the heads before W^O and so writes into d_v dimensions only; 'wide',
 whose heads have values as wide as the model; 'wide-average', which averages those. Each model is trained with every
 learning rate and the first seed, and with its best rate (by validation loss) and the other seeds. Everything else is
-the recipe of table3.py. Writes results/averaging.json; each finished run is written at once; a second start goes on.
+the recipe of table3.py, with a third of its steps. Writes results/averaging.json; each finished run is written at
+once; a second start goes on.
 """
 from functools import partial
 
@@ -29,7 +30,7 @@ def one_run(recipe, data, device, row, rate, seed):
 def main(argv=None):
     experiment = Experiment(__file__, __doc__)
     experiment.option('--seeds', type=int, default=3)
-    experiment.option('--steps', type=int, default=table3.RECIPE['steps'])
+    experiment.option('--steps', type=int, default=400)
     experiment.option('--device', default='auto')
     args = experiment.begin(argv, seeds=2, steps=2, device='cpu')
     rates = RATES[1:] if args.tiny else RATES

@@ -34,16 +34,15 @@ def test_goes_on_where_it_stopped(table3, tmp_path):
     first = read()
     run('base', 'big', 'untied')
     assert [(r['row'], r['seed'], r['steps']) for r in read()] == [
-        ('base', 0, 2), ('base', 1, 2), ('base', 2, 2), ('big', 0, 6), ('untied', 0, 2)]
-    assert read()[:3] == first  # not made again, their minutes are the old ones
+        ('base', 0, 2), ('big', 0, 6), ('untied', 0, 2)]
+    assert read()[:1] == first  # not made again, their minutes are the old ones
     with pytest.raises(SystemExit, match='another recipe'): table3.main(['--steps', '3', '--out', str(out)])
 
 
 def test_order_of_runs(table3):
     jobs = table3.jobs(['untied', 'big', 'base', 'A1'], 2)
     assert [(job['row'], job['seed']) for job in jobs] == [
-        ('big', 0), ('base', 0), ('A1', 0), ('untied', 0), ('base', 1), ('A1', 1), ('untied', 1), ('base', 2),
-        ('base', 3)]
+        ('big', 0), ('base', 0), ('A1', 0), ('untied', 0), ('base', 1), ('A1', 1), ('untied', 1)]
 
 
 def test_averaging_takes_the_best_rate_and_goes_on(table3, tmp_path, monkeypatch):

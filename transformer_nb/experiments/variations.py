@@ -15,7 +15,6 @@ from fractions import Fraction
 from itertools import islice
 from math import exp, lgamma, pi, sqrt
 from pathlib import Path
-from statistics import fmean
 
 import torch
 from torch import Tensor, nn
@@ -149,29 +148,29 @@ def _t95(dof):
     "Student's t for a 95 % interval; above eight degrees of freedom within one percent."
     return (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)[dof - 1] if dof <= 8 else 1.96 + 2.5/dof
 
-def _noise(runs, key):
-    "Standard deviation of what neither row nor seed explains, and its degrees of freedom."
-    table = defaultdict(dict)
-    for run in runs: table[run['row']][run['seed']] = run[key]
-    rows = [row for row in table.values() if len(row) > 1]  # one run alone says nothing about noise
-    seeds = set.intersection(*map(set, rows)) if rows else ()
-    if len(rows) < 2 or len(seeds) < 2: return float('inf'), 1
-    x = torch.tensor([[row[seed] for seed in seeds] for row in rows], dtype=torch.float64)
-    rest = x - x.mean(0) - x.mean(1, keepdim=True) + x.mean()
-    dof = (len(rows) - 1)*(len(seeds) - 1)
-    return sqrt(rest.square().sum()/dof), dof
+def _fit(runs, key):
+    """Least squares for run = row + seed + rest: each row's difference from base, the variance of that in units of the
+    rest's variance, the standard deviation of the rest, and its degrees of freedom."""
+    rows, seeds = (list(dict.fromkeys(run[name] for run in runs)) for name in ('row', 'seed'))
+    design = torch.zeros(len(runs), len(rows) + len(seeds), dtype=torch.float64)
+    for i, run in enumerate(runs): design[i, [rows.index(run['row']), len(rows) + seeds.index(run['seed'])]] = 1
+    y = torch.tensor([run[key] for run in runs], dtype=torch.float64)
+    inverse = torch.linalg.pinv(design.T@design, hermitian=True)
+    means = inverse@(design.T@y)
+    base, dof = rows.index('base'), len(runs) - int(torch.linalg.matrix_rank(design))
+    found = {row: ((means[i] - means[base]).item(),
+                   (inverse[i, i] + inverse[base, base] - 2*inverse[i, base]).item())
+             for i, row in enumerate(rows) if i != base}
+    rest = y - design@means
+    return found, sqrt(rest.square().sum()/dof) if dof else float('inf'), max(dof, 1)
 
 def effects(
     runs:list,  # Dicts with 'row', 'seed' and `key`, one for each run; base has all seeds of the others
     key:str     # What to compare, such as 'bleu'
 ) -> dict:      # Row to (its mean difference from base, half width of the 95 % interval over seeds)
     "What each row changes against base, seed by seed; the noise is pooled over all rows."
-    sigma, dof = _noise(runs, key)
-    base = {run['seed']: run[key] for run in runs if run['row'] == 'base'}
-    found = defaultdict(list)
-    for run in runs:
-        if run['row'] != 'base': found[run['row']].append(run[key] - base[run['seed']])
-    return {row: (fmean(ds), _t95(dof)*sigma*sqrt(2/len(ds))) for row, ds in found.items()}
+    found, sigma, dof = _fit(runs, key)
+    return {row: (difference, _t95(dof)*sigma*sqrt(variance)) for row, (difference, variance) in found.items()}
 
 # %% ../../nbs/experiments/04_variations.ipynb #9028b90c
 def _tails(t, dof):
@@ -185,8 +184,8 @@ def p_values(
     key:str     # What to compare
 ) -> dict:      # Row to the p-value of its difference from base
     "How probable a difference of this size would be if a row changed nothing; pooled noise, as in `effects`."
-    _, dof = _noise(runs, key)
-    return {row: _tails(_t95(dof)*abs(effect)/half, dof) for row, (effect, half) in effects(runs, key).items()}
+    found, sigma, dof = _fit(runs, key)
+    return {row: _tails(abs(difference)/(sigma*sqrt(variance)), dof) for row, (difference, variance) in found.items()}
 
 def holm(
     p:dict,          # Name of each comparison to its p-value
