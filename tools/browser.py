@@ -52,9 +52,9 @@ class Browser(Chrome):
         self.get(address)
 
     def html(self, path):
-        "A file as it is after its scripts have run."
+        "A file as it is after its scripts have run; a busy driver may have nothing to show at first."
         self.open(path.as_uri())
-        return self.page_source
+        return self.until("document.documentElement.outerHTML")
 
     def run(self, expression):
         "The value of an expression."
