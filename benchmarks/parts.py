@@ -1,6 +1,6 @@
 """What each exchanged part earns alone: the same work with everything in place, and with one part taken back.
 
-    pip install -e .[bench]
+    pip install -e . --group bench
     python benchmarks/parts.py --json                          # training and decoding, small and base
     python benchmarks/parts.py --preset small --work training
 

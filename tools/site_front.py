@@ -2,6 +2,7 @@
 figure 1 with a sentence that runs through it, in place of the introduction."""
 import json
 import re
+from functools import cache
 from html import escape
 from pathlib import Path
 from string import Template
@@ -124,6 +125,7 @@ def drawn(x, y, scale, vertices, steps):
     return "".join(out).replace(" -", "-")
 
 
+@cache
 def equation():
     "Equation 1 as outlines, which look alike in every browser; the letters Q, K and V have their colours."
     colours = {outlines(tex)[0][0]: colour for tex, colour in COLOURED.items()}
