@@ -176,6 +176,17 @@ def large_corpus(parts):
 
 # The paper's tables and figures, and scores
 
+def parallel(runs):
+    "parallel.json: speed of each model, and in brackets the lowest and highest round; a column for each machine."
+    rows = {(row['model'], row['length']): [] for row in next(iter(runs.values()))['rows']}
+    for run in runs.values():
+        for row in run['rows']: rows[row['model'], row['length']].append(ranged([x/1e9 for x in row['rounds']]))
+    def column(run):
+        threads = '' if 'NVIDIA' in run['machine'] else f", {run['threads']} thread{'s'*(run['threads'] > 1)}"
+        return f"{run['machine']}{threads}, {run['tokens']:,} tokens"
+    return table(['GFLOP/s', 'length', *map(column, runs.values())], [[*key, *cells] for key, cells in rows.items()])
+
+
 def table1(found):
     "table1.json: exponents in n, with 95 % intervals, beside Table 1's; the longest path."
     said = {'self-attention': 2, 'fused self-attention': 2, 'recurrent': 1, 'convolutional': 1, 'restricted': 1}
@@ -288,6 +299,7 @@ TABLES = {  # block: file and function
     'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
     'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
+    'parallel': ('parallel', parallel),
     'maps': ('attention_maps', maps), 'checkpoints': ('checkpoint_stall', checkpoints),
     'exchange': ('hosts', exchange), 'shared-step': ('hosts', shared_step), 'lost': ('hosts', lost),
     'large-corpus': ('large_corpus', large_corpus), 'multi30k': ('multi30k', multi30k)}
