@@ -10,9 +10,10 @@ Writes results/table2.json, which the lesson on Table 2 reads. First each model 
 learning rate and the first warm-up, then with its best peak and the other warm-up, all with the operations of the race;
 then with its two best pairs once more with a second seed: these are the trials. The pair with the lower mean validation
 loss at the end is the model's own from then on. A run of the race that was a trial is not made again; the last seed has
-no part in the choice. Each finished run is written at once; a second start goes on with what is missing. FLOPs are those of the matrix products on real tokens, forward and backward.
-BLEU is that of greedy search (sacreBLEU, cased) with the weights of that moment, nothing averaged. `minutes` are by the
-clock, `cpu_minutes` of computing, with validation and decoding; `cpu_seconds` on a curve are of training alone.
+no part in the choice. Each finished run is written at once; a second start goes on with what is missing. FLOPs are
+those of the matrix products on real tokens, forward and backward. BLEU is that of greedy search (sacreBLEU, cased) with
+the weights of that moment, nothing averaged. `minutes` are by the clock, `cpu_minutes` of computing, with validation
+and decoding; `cpu_seconds` on a curve are of training alone.
 """
 from functools import cache, partial
 from pathlib import Path

@@ -12,7 +12,8 @@ from hosts import why_not
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT/'benchmarks'
-FAST = ['positions', 'tying', 'fixed_vector', 'first_run', 'warmup', 'threads', 'table1', 'parallel', 'checkpoint_stall']
+FAST = ['positions', 'tying', 'fixed_vector', 'first_run', 'warmup', 'threads', 'table1', 'parallel',
+    'checkpoint_stall']
 SLOW = ['ablations', 'attention_maps', 'averaging', 'built_in', 'decode_speed', 'label_smoothing', 'parts', 'table2',
         'table3', 'table3_short', 'train_speed']
 WITH_DATA = {  # what they read lies in the working directory: `data`
