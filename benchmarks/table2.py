@@ -1,23 +1,22 @@
 """Table 2 in small: RNNSearch, ConvS2S and the Transformer with the same training FLOPs (paper §6.1).
 
-    python benchmarks/table2.py                     # the built-in corpus, three seeds: 2.5 hours on one CPU core
+    python benchmarks/table2.py                     # the built-in corpus, three seeds: 1.8 hours on one CPU core
     python benchmarks/table2.py --multi30k FOLDER   # and Multi30k, one seed: about 10 minutes more
     python benchmarks/table2.py --at-once 14        # on 14 cores
 
 Of the built-in corpus the short sentences are taken.
 
 Writes results/table2.json, which the lesson on Table 2 reads. First each model is trained with every peak of the
-learning rate and the first warm-up, then with its best peak and the other warm-up, all with the operations of the race;
-then with its two best pairs once more with a second seed: these are the trials. The pair with the lower mean validation
-loss at the end is the model's own from then on. A run of the race that was a trial is not made again; the last seed has
-no part in the choice. Each finished run is written at once; a second start goes on with what is missing. FLOPs are
-those of the matrix products on real tokens, forward and backward. BLEU is that of greedy search (sacreBLEU, cased) with
-the weights of that moment, nothing averaged. `minutes` are by the clock, `cpu_minutes` of computing, with validation
-and decoding; `cpu_seconds` on a curve are of training alone.
+learning rate and the first warm-up, then with its best peak and the other warm-up, all with the operations of the race
+and the first seed: these are the trials. The pair with the lowest validation loss at the end is the model's own from
+then on. A run of the race that was a trial is not made again; the other seeds have no part in the choice. Each finished
+run is written at once; a second start goes on with what is missing. FLOPs are those of the matrix products on real
+tokens, forward and backward. BLEU is that of greedy search (sacreBLEU, cased) with the weights of that moment, nothing
+averaged. `minutes` are by the clock, `cpu_minutes` of computing, with validation and decoding; `cpu_seconds` on a curve
+are of training alone, and depend on what else the machine does: parallel.py has the speeds.
 """
 from functools import cache, partial
 from pathlib import Path
-from statistics import fmean
 
 from common import Experiment, digest, few, with_minutes
 
@@ -33,7 +32,6 @@ from transformer_nb.experiments.variations import short_corpus
 RECIPE = {
     'factors': [0.35, 0.7, 1.4, 2.8],
     'warmups': [100, 400],
-    'trial_seeds': 2,
     'marks': [0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0],
     'norm': 'pre',
     'builtin': {'test': 'test', 'sentences': 400, 'drawn': 30_000, 'max_words': 8, 'vocab_size': 1000,
@@ -41,7 +39,7 @@ RECIPE = {
     'multi30k': {'test': 'test_2016_flickr', 'sentences': 500, 'vocab_size': 3000, 'batch_tokens': 768, 'flops': 6e12,
                  'seeds': 1},
 }
-TINY = {'factors': [0.35, 0.7], 'warmups': [2, 4], 'trial_seeds': 2, 'marks': [0.5, 1.0],
+TINY = {'factors': [0.35, 0.7], 'warmups': [2, 4], 'marks': [0.5, 1.0],
         'builtin': RECIPE['builtin'] | {'drawn': 2000, 'vocab_size': 300, 'sentences': 3, 'flops': 5e7, 'seeds': 1,
                                          'validated': 3}}
 
@@ -80,25 +78,10 @@ def one_run(folders, device, corpus, model, seed, lr_factor, warmup):
             'curve': [{key: value for key, value in point.items() if key != 'signature'} for point in curve]}
 
 
-def losses(tuning, model):
-    "For each (factor, warm-up) the validation losses at the end of its trials, seed by seed."
-    ends = {}
-    for run in tuning:
-        if run['model'] != model: continue
-        ends.setdefault((run['lr_factor'], run['warmup']), []).append(run['curve'][-1]['val_loss'])
-    return ends
-
-
-def ranking(tuning, model):
-    "Pairs of factor and warm-up, the best with the first seed in front."
-    ends = losses(tuning, model)
-    return sorted(ends, key=lambda pair: ends[pair][0])
-
-
 def best_pair(tuning, model):
-    "Of the two that are best with the first seed the one with the lower mean loss."
-    ends = losses(tuning, model)
-    return min(ranking(tuning, model)[:2], key=lambda pair: fmean(ends[pair]))
+    "Factor and warm-up of the trial with the lowest validation loss at its end."
+    best = min((run for run in tuning if run['model'] == model), key=lambda run: run['curve'][-1]['val_loss'])
+    return best['lr_factor'], best['warmup']
 
 
 def job(corpus, model, seed, factor, warmup):
@@ -119,15 +102,12 @@ def new_or_trial(make, tuning, **job):
 
 
 def run_all(grid, make, corpora):
-    "The trials: every factor, then the other warm-ups, with the first seed; the two best pairs with more; the race."
+    "The trials: every factor, then the best one with the other warm-ups; the race."
     first, *others = RECIPE['warmups']
     jobs = [job('builtin', model, 0, factor, first) for model in MODELS for factor in RECIPE['factors']]
     tuning = grid(jobs, make, into='tuning')
-    best = {model: ranking(tuning, model)[0][0] for model in MODELS}
+    best = {model: best_pair(tuning, model)[0] for model in MODELS}
     jobs += [job('builtin', model, 0, best[model], warmup) for model in MODELS for warmup in others]
-    tuning = grid(jobs, make, into='tuning')
-    jobs += [job('builtin', model, seed, *pair) for seed in range(1, RECIPE['trial_seeds']) for model in MODELS
-             for pair in ranking(tuning, model)[:2]]
     tuning = grid(jobs, make, into='tuning')
 
     def all_minutes(runs):
