@@ -79,6 +79,20 @@ def training_run(run):
          f"{row['memory']/2**30:.2f}"] for name, row in rows.items()])
 
 
+def parts(runs):
+    "parts.json: time and memory without a part over those with it; a column for each work."
+    names = list(dict.fromkeys(name for run in runs.values() for name in run['rows']))
+    def size(run):
+        batch = f", {run['batch_tokens']:,} tokens" if run['work'] == 'training' else ''
+        return f"{run['preset']}: {run['work']}{batch}"
+    def cell(run, name):
+        row = run['rows'].get(name)
+        return row and name != 'everything' and f"{row['time']:.2f} ({row['memory']:.2f})" or ''
+    about = '; '.join(dict.fromkeys(f"{run['hardware']}, torch {run['torch']}, {run['dtype']}" for run in runs.values()))
+    return about + '\n\n' + table(['time (memory) without it ÷ with it', *map(size, runs.values())], [
+        [name, *(cell(run, name) for run in runs.values())] for name in names if name != 'everything'])
+
+
 def decoding(runs):
     "Runs of decode_speed.json: speed beside Marian's, or that of the first row where Marian was left out, and MiB."
     first, base = runs[0], base_of(runs[0]['rows'])
@@ -284,7 +298,7 @@ def files():
 
 
 TABLES = {  # block: file and function
-    'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
+    'parts': ('parts', parts), 'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
     'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
     'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
