@@ -108,7 +108,8 @@ def batch_loss(
     W, bias = model.embedding.weight, getattr(model.embedding, 'bias', None)
     if bias is not None:  # one more feature, always 1, whose weight is the bias
         states, W = F.pad(states, (0, 1), value=1.), torch.cat([W, bias[:, None]], 1)
-    return projected_loss(states, W, batch.targets, model.cfg.label_smoothing)
+    loss = partial(projected_loss, compiled=True) if compiled else projected_loss
+    return loss(states, W, batch.targets, model.cfg.label_smoothing)
 
 class Objective(nn.Module):
     "A model together with its loss."
