@@ -190,6 +190,18 @@ def large_corpus(parts):
 
 # The paper's tables and figures, and scores
 
+def stream(runs):
+    "stream.json: seconds to the first translation, and lines a second after it."
+    run, = runs.values()
+    rows = {name: rounds for name, rounds in run['rows'].items() if 'first' in rounds[0]}
+    lines = table(['', 'first translation, s', 'lines a second', 'translations as ours'], [
+        [name, *(ranged([one[key] for one in rounds]) for key in ('first', 'lines_per_s')),
+         f"{run['as ours'][name]} of {run['lines']}"] for name, rounds in rows.items()])
+    says = ', '.join(f"`{name}` {ranged([one['says'] for one in rounds])} s" for name, rounds in run['rows'].items()
+                     if 'says' in rounds[0])
+    return f"{run['hardware']}, torch {run['torch']}\n\n{lines}\n\nDone after: {says}."
+
+
 def table1(found):
     "table1.json: exponents in n, with 95 % intervals, beside Table 1's; the longest path."
     said = {'self-attention': 2, 'fused self-attention': 2, 'recurrent': 1, 'convolutional': 1, 'restricted': 1}
@@ -300,7 +312,8 @@ def files():
 TABLES = {  # block: file and function
     'parts': ('parts', parts), 'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
     'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
-    'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
+    'decoding-avx2': ('decode_speed_avx2', decoding_of('base', 'cpu')),
+    'stream': ('stream', stream), 'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
     'maps': ('attention_maps', maps), 'checkpoints': ('checkpoint_stall', checkpoints),
     'exchange': ('hosts', exchange), 'shared-step': ('hosts', shared_step), 'lost': ('hosts', lost),

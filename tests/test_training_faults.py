@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from shutil import which
 from types import SimpleNamespace
 
 import numpy as np

@@ -40,6 +40,7 @@ def _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype, of_logits=_of_logits
         nll, z_right = nll + nll_part, z_right + z_part
         dx_part.copy_(dz @ W_low)
         dW.addmm_(dz.T, x_part) if dtype == W.dtype else dW.add_(dz.T @ x_part)
+        del dz  # a table less while the next chunk's is made
     x_sum, W_mean = x.sum(0, dtype=W.dtype), W.mean(0)
     loss = nll + smoothing*(z_right - x_sum @ W_mean)
     return loss/t, nll/t, dx.sub_(smoothing*W_mean).div_(t), dW.sub_(smoothing/V*x_sum).div_(t)
