@@ -103,10 +103,10 @@ def decoding(runs):
     return '\n\n'.join([about, speeds, memory])
 
 
-def decoding_of(preset, device):
-    "The same for all runs of one shape of model (or of all) on one device."
-    return lambda runs: decoding([run for run in runs.values()
-                                  if run['device'] == device and preset in (run['preset'], None)])
+def decoding_of(preset, device, told=False):
+    "The same for all runs of one shape of model (or of all) on one device, told to keep to some instructions or not."
+    return lambda runs: decoding([run for run in runs.values() if run['device'] == device
+                                  and preset in (run['preset'], None) and told == ('only' in run['hardware'])])
 
 
 def base_of(rows): return 'Marian' if 'Marian' in rows else next(iter(rows))
@@ -312,7 +312,7 @@ def files():
 TABLES = {  # block: file and function
     'parts': ('parts', parts), 'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
     'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
-    'decoding-avx2': ('decode_speed_avx2', decoding_of('base', 'cpu')),
+    'decoding-avx2': ('decode_speed', decoding_of('base', 'cpu', told=True)),
     'stream': ('stream', stream), 'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
     'maps': ('attention_maps', maps), 'checkpoints': ('checkpoint_stall', checkpoints),
