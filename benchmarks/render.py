@@ -88,8 +88,8 @@ def parts(runs):
     def cell(run, name):
         row = run['rows'].get(name)
         return row and name != 'everything' and f"{row['time']:.2f} ({row['memory']:.2f})" or ''
-    about = '; '.join(dict.fromkeys(f"{run['hardware']}, torch {run['torch']}, {run['dtype']}" for run in runs.values()))
-    return about + '\n\n' + table(['time (memory) without it ÷ with it', *map(size, runs.values())], [
+    told = dict.fromkeys(f"{run['hardware']}, torch {run['torch']}, {run['dtype']}" for run in runs.values())
+    return '; '.join(told) + '\n\n' + table(['time (memory) without it ÷ with it', *map(size, runs.values())], [
         [name, *(cell(run, name) for run in runs.values())] for name in names if name != 'everything'])
 
 
@@ -310,10 +310,12 @@ def files():
 
 
 TABLES = {  # block: file and function
-    'parts': ('parts', parts), 'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
+    'parts': ('parts', parts),
+    'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
     'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
     'decoding-avx2': ('decode_speed', decoding_of('base', 'cpu', told=True)),
-    'stream': ('stream', stream), 'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
+    'stream': ('stream', stream),
+    'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
     'maps': ('attention_maps', maps), 'checkpoints': ('checkpoint_stall', checkpoints),
     'exchange': ('hosts', exchange), 'shared-step': ('hosts', shared_step), 'lost': ('hosts', lost),

@@ -4,8 +4,8 @@
     python benchmarks/stream.py --json
 
 The model of the package (`demo`), a beam of 4; each line is sent when the translation of the one before has come.
-*First*: seconds from the start of the command to the first translation. `lines_per_s`: of those after it. *Says*: seconds
-until `-h` and `--version` are done. Each round starts every program once, in random order.
+*First*: seconds from the start of the command to the first translation. `lines_per_s`: of those after it. *Says*:
+seconds until `-h` and `--version` are done. Each round starts every program once, in random order.
 """
 import random
 import subprocess

@@ -623,7 +623,7 @@ def test_the_compiled_loss_is_the_plain_one(dtype):
     for t in (40, 70):
         x, W = (torch.randn(n, 16, generator=g)/4 for n in (t, 90))
         y = torch.randint(90, (t,), generator=g)
-        plain, compiled = (_chunk_by_chunk(x, W, y, .1, 32, dtype, of_logits) for of_logits in (_of_logits, _compiled()))
+        plain, compiled = (_chunk_by_chunk(x, W, y, .1, 32, dtype, way) for way in (_of_logits, _compiled()))
         for ours, theirs in zip(compiled, plain): torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 

@@ -70,7 +70,7 @@ def projected_loss(
     targets:Tensor,       # Right tokens, shape (t,), int64
     smoothing:float=.1,   # ε_ls
     chunk:int|None=None,  # Tokens at a time; by default 1,024, or 8,192 on a GPU, which needs large products
-    compiled:bool=False   # By torch.compile (needs a C++ compiler, or a GPU with Triton), where gradients are asked for?
+    compiled:bool=False   # By torch.compile (needs a C++ compiler), where gradients are asked for?
 ) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats per token
     "`smoothed_loss` of x Wᵀ without ever holding all logits; the same value and gradients."
     if chunk is None: chunk = 8192 if x.is_cuda else 1024
