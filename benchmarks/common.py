@@ -221,10 +221,11 @@ def cpu_name(): return proc('cpuinfo', 'model name', platform.processor())
 
 
 def machine(device):
-    "The GPU, or the CPU with the number of threads."
+    "The GPU, or the CPU with the number of threads, and the set of instructions that it was told to keep to."
     import torch
     if device.type == 'cuda': return torch.cuda.get_device_name(device)
-    return f'{cpu_name()}, {torch.get_num_threads()} threads'
+    told = os.environ.get('ATEN_CPU_CAPABILITY')
+    return f'{cpu_name()}, {torch.get_num_threads()} threads' + f', {told} only'*bool(told)
 
 
 # Small pieces

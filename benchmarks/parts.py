@@ -114,8 +114,9 @@ def main():
             for work in args.work:
                 answers = interleaved(tasks_of(work, task), args.rounds, times, anew=True)
                 result = {'hardware': hardware, 'torch': torch.__version__, 'preset': size, 'work': work,
-                          'dtype': args.dtype, 'rows': report(f'{size}, {work}', answers)}
-                experiment.keep(result, 'hardware', 'preset', 'work', 'dtype', seeds=[7])
+                          'dtype': args.dtype, 'batch_tokens': args.batch_tokens,
+                          'rows': report(f'{size}, {work}', answers)}
+                experiment.keep(result, 'hardware', 'preset', 'work', 'dtype', 'batch_tokens', seeds=[7])
 
 
 if __name__ == '__main__': serve(repetition_of, json.loads(sys.argv[2])) if sys.argv[1:2] == ['worker'] else main()

@@ -79,6 +79,20 @@ def training_run(run):
          f"{row['memory']/2**30:.2f}"] for name, row in rows.items()])
 
 
+def parts(runs):
+    "parts.json: time and memory without a part over those with it; a column for each work."
+    names = list(dict.fromkeys(name for run in runs.values() for name in run['rows']))
+    def size(run):
+        batch = f", {run['batch_tokens']:,} tokens" if run['work'] == 'training' else ''
+        return f"{run['preset']}: {run['work']}{batch}"
+    def cell(run, name):
+        row = run['rows'].get(name)
+        return row and name != 'everything' and f"{row['time']:.2f} ({row['memory']:.2f})" or ''
+    told = dict.fromkeys(f"{run['hardware']}, torch {run['torch']}, {run['dtype']}" for run in runs.values())
+    return '; '.join(told) + '\n\n' + table(['time (memory) without it ÷ with it', *map(size, runs.values())], [
+        [name, *(cell(run, name) for run in runs.values())] for name in names if name != 'everything'])
+
+
 def decoding(runs):
     "Runs of decode_speed.json: speed beside Marian's, or that of the first row where Marian was left out, and MiB."
     first, base = runs[0], base_of(runs[0]['rows'])
@@ -89,10 +103,10 @@ def decoding(runs):
     return '\n\n'.join([about, speeds, memory])
 
 
-def decoding_of(preset, device):
-    "The same for all runs of one shape of model (or of all) on one device."
-    return lambda runs: decoding([run for run in runs.values()
-                                  if run['device'] == device and preset in (run['preset'], None)])
+def decoding_of(preset, device, told=False):
+    "The same for all runs of one shape of model (or of all) on one device, told to keep to some instructions or not."
+    return lambda runs: decoding([run for run in runs.values() if run['device'] == device
+                                  and preset in (run['preset'], None) and told == ('only' in run['hardware'])])
 
 
 def base_of(rows): return 'Marian' if 'Marian' in rows else next(iter(rows))
@@ -185,6 +199,18 @@ def parallel(runs):
         threads = '' if 'NVIDIA' in run['machine'] else f", {run['threads']} thread{'s'*(run['threads'] > 1)}"
         return f"{run['machine']}{threads}, {run['tokens']:,} tokens"
     return table(['GFLOP/s', 'length', *map(column, runs.values())], [[*key, *cells] for key, cells in rows.items()])
+
+
+def stream(runs):
+    "stream.json: seconds to the first translation, and lines a second after it."
+    run, = runs.values()
+    rows = {name: rounds for name, rounds in run['rows'].items() if 'first' in rounds[0]}
+    lines = table(['', 'first translation, s', 'lines a second', 'translations as ours'], [
+        [name, *(ranged([one[key] for one in rounds]) for key in ('first', 'lines_per_s')),
+         f"{run['as ours'][name]} of {run['lines']}"] for name, rounds in rows.items()])
+    says = ', '.join(f"`{name}` {ranged([one['says'] for one in rounds])} s" for name, rounds in run['rows'].items()
+                     if 'says' in rounds[0])
+    return f"{run['hardware']}, torch {run['torch']}\n\n{lines}\n\nDone after: {says}."
 
 
 def table1(found):
@@ -295,8 +321,11 @@ def files():
 
 
 TABLES = {  # block: file and function
+    'parts': ('parts', parts),
     'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
     'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
+    'decoding-avx2': ('decode_speed', decoding_of('base', 'cpu', told=True)),
+    'stream': ('stream', stream),
     'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
     'parallel': ('parallel', parallel),

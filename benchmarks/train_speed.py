@@ -68,7 +68,7 @@ def ours(cfg, device, work, compiled=False):
         with_fast_dropout(model)
     if compiled: compile_layers(model)
     batches = [make_batch(pairs).to(device) for pairs in work]
-    return model, adam(model), lambda batch: batch_loss(model, batch)[0], batches
+    return model, adam(model), lambda batch: batch_loss(model, batch, compiled)[0], batches
 
 
 def peer(model, loss, device, work):

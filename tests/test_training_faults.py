@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from shutil import which
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,7 +25,7 @@ from transformer_nb.data import shards
 from transformer_nb.data.batching import Batches, IdPairs, encode_pairs
 from transformer_nb.data.corpora import Split
 from transformer_nb.data.tokenizer import Special, train_tokenizer
-from transformer_nb.parts.loss import _chunk_by_chunk, projected_loss
+from transformer_nb.parts.loss import _chunk_by_chunk, _compiled, _of_logits, projected_loss
 from transformer_nb.train import costs, distributed, runs, trainer as trainer_module
 from transformer_nb.train.autotune import torch_settings
 from transformer_nb.train.callbacks import Callback, Metrics
@@ -611,6 +612,19 @@ def test_gradients_in_bfloat16_are_as_exact_as_those_of_torchs_cross_entropy():
     def errors(loss): return [float((a - b).norm()/b.norm()) for a, b in zip(gradients(loss), exact)]
     for ours, theirs in zip(errors(lambda x, W: projected_loss(x, W, y)[0])[1:], errors(torchs)[1:]):
         assert ours < 1.05*theirs
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not which('c++'), reason='no C++ compiler')
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16])
+def test_the_compiled_loss_is_the_plain_one(dtype):
+    "Two lengths, so that the second meets code that was made for the first."
+    g = torch.Generator().manual_seed(0)
+    for t in (40, 70):
+        x, W = (torch.randn(n, 16, generator=g)/4 for n in (t, 90))
+        y = torch.randint(90, (t,), generator=g)
+        plain, compiled = (_chunk_by_chunk(x, W, y, .1, 32, dtype, way) for way in (_of_logits, _compiled()))
+        for ours, theirs in zip(compiled, plain): torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize('dtype, gathered', [(torch.bfloat16, torch.bfloat16), (torch.float32, None)])

@@ -8,6 +8,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/parts/loss.html.md"""
 __all__ = ['projected_loss']
 
 # %% ../../nbs/parts/06_loss.ipynb #17d74adc
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,38 +17,43 @@ from torch import Tensor
 from ..regularization import smoothed_loss
 
 # %% ../../nbs/parts/06_loss.ipynb #35c29802
-def _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype):
+def _of_logits(z, y, smoothing):
+    "Of a chunk, from its logits (t, V): p - (1-ε)·onehot, the gradient but for the even part of q; Σ -log p; Σ z."
+    log_p = z.log_softmax(-1, torch.promote_types(z.dtype, torch.float32))
+    right = torch.arange(len(y), device=y.device), y  # the places of the right tokens
+    nll, z_right = -log_p[right], z[right].to(log_p.dtype)
+    dz = log_p.exp_().to(z.dtype)
+    dz[right] = ((-nll).exp() - (1 - smoothing)).to(z.dtype)  # rounded once, when nothing is subtracted any more
+    return dz, nll.sum(), z_right.sum()
+
+@cache
+def _compiled(): return torch.compile(_of_logits, dynamic=True)
+
+# %% ../../nbs/parts/06_loss.ipynb #losschnk
+def _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype, of_logits=_of_logits):
     "Loss, nll and their gradients: the (tokens × V) scores never stand in memory as a whole."
-    t, V = len(x), len(W)
-    shape = min(chunk, t), V
-    W_low, logits, probs = W.to(dtype), W.new_empty(shape, dtype=dtype), W.new_empty(shape)  # tables for every chunk
+    t, V, W_low = len(x), len(W), W.to(dtype)
     dx, dW = torch.empty_like(x), torch.zeros_like(W)
-    nll, right = W.new_zeros(2)  # sums over the tokens: -log p of the right one, and its logit
+    nll, z_right = W.new_zeros(2)
     for x_part, dx_part, y in zip(x.to(dtype).split(chunk), dx.split(chunk), targets.split(chunk)):
-        z, p = logits[:len(y)], probs[:len(y)]
-        torch.mm(x_part, W_low.T, out=z)
-        torch.softmax(z, -1, p.dtype, out=p)
-        of_targets = torch.arange(len(y), device=y.device), y  # their places in the tables
-        z_right = z[of_targets].sum(dtype=W.dtype)
-        right += z_right
-        nll += (z.amax(-1) - p.amax(-1).log()).sum() - z_right  # log Σ exp z, from the largest score
-        p[of_targets] -= 1 - smoothing  # p - (1-ε)·onehot; the even part of q comes below
-        dz = p if dtype == W.dtype else z.copy_(p)  # rounded once, when nothing is subtracted any more
+        dz, nll_part, z_part = of_logits(x_part @ W_low.T, y, smoothing)
+        nll, z_right = nll + nll_part, z_right + z_part
         dx_part.copy_(dz @ W_low)
         dW.addmm_(dz.T, x_part) if dtype == W.dtype else dW.add_(dz.T @ x_part)
+        del dz  # a table less while the next chunk's is made
     x_sum, W_mean = x.sum(0, dtype=W.dtype), W.mean(0)
-    loss = nll + smoothing*(right - x_sum @ W_mean)
+    loss = nll + smoothing*(z_right - x_sum @ W_mean)
     return loss/t, nll/t, dx.sub_(smoothing*W_mean).div_(t), dW.sub_(smoothing/V*x_sum).div_(t)
 
 # %% ../../nbs/parts/06_loss.ipynb #6a1fa771
 class _ProjectedLoss(torch.autograd.Function):
     "Computes the gradients together with the loss."
     @staticmethod
-    def forward(ctx, x, W, targets, smoothing, chunk):
+    def forward(ctx, x, W, targets, smoothing, chunk, of_logits):
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         with torch.autocast(kind, enabled=False):  # here we choose the types ourselves
-            loss, nll, *gradients = _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype)
+            loss, nll, *gradients = _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype, of_logits)
         ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -54,7 +61,7 @@ class _ProjectedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad, _):
         dx, dW = ctx.saved_tensors
-        return grad*dx, grad*dW, None, None, None
+        return grad*dx, grad*dW, None, None, None, None
 
 # %% ../../nbs/parts/06_loss.ipynb #4259258e
 def projected_loss(
@@ -62,11 +69,13 @@ def projected_loss(
     W:Tensor,             # The shared embedding matrix, shape (V, d_model)
     targets:Tensor,       # Right tokens, shape (t,), int64
     smoothing:float=.1,   # ε_ls
-    chunk:int|None=None   # Tokens at a time; by default 1,024, or 8,192 on a GPU, which needs large products
+    chunk:int|None=None,  # Tokens at a time; by default 1,024, or 8,192 on a GPU, which needs large products
+    compiled:bool=False   # By torch.compile (needs a C++ compiler), where gradients are asked for?
 ) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats per token
     "`smoothed_loss` of x Wᵀ without ever holding all logits; the same value and gradients."
     if chunk is None: chunk = 8192 if x.is_cuda else 1024
-    if torch.is_grad_enabled(): return _ProjectedLoss.apply(x, W, targets, smoothing, chunk)
+    if torch.is_grad_enabled():
+        return _ProjectedLoss.apply(x, W, targets, smoothing, chunk, _compiled() if compiled else _of_logits)
     chunks = zip(x.split(chunk), targets.split(chunk))
     sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W), y, smoothing)) for part, y in chunks]
     loss, nll = sum(sums, torch.zeros(()))/len(x)

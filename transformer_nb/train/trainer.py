@@ -61,7 +61,7 @@ class TrainingConfig:
     device:str = 'auto'             # cpu, cuda, mps, or auto
     dtype:str = 'float32'           # float32, bfloat16, float16, or auto: the fastest
     threads:int|None = None         # Threads on a CPU
-    compile:bool = False            # Compile the layers with torch.compile (needs a C++ compiler)?
+    compile:bool = False            # Compile layers and loss with torch.compile (needs a C++ compiler)?
     shard:bool = False              # Under torchrun: share the weights out among the processes (FSDP2)?
     checkpoints:int = 20            # Checkpoints in a run, evenly spread
     save_every:int|None = None      # Steps from checkpoint to checkpoint, instead of their number
@@ -98,7 +98,8 @@ def _as_json(value, field):
 # %% ../../nbs/train/06_trainer.ipynb #d05a9747
 def batch_loss(
     model:Transformer, # With `PackedAttention` in place; or of another kind, with a method `hidden`
-    batch:Batch        # On the model's device
+    batch:Batch,       # On the model's device
+    compiled:bool=False # The loss by torch.compile?
 ) -> tuple[Tensor, Tensor]: # Loss to minimise and negative log-likelihood, in nats per token
     "What `model.loss` gives, computed without the padding."
     states_of = partial(packed_decoder_states, model) if isinstance(model, Transformer) else model.hidden
@@ -107,21 +108,23 @@ def batch_loss(
     W, bias = model.embedding.weight, getattr(model.embedding, 'bias', None)
     if bias is not None:  # one more feature, always 1, whose weight is the bias
         states, W = F.pad(states, (0, 1), value=1.), torch.cat([W, bias[:, None]], 1)
-    return projected_loss(states, W, batch.targets, model.cfg.label_smoothing)
+    loss = partial(projected_loss, compiled=True) if compiled else projected_loss
+    return loss(states, W, batch.targets, model.cfg.label_smoothing)
 
 class Objective(nn.Module):
     "A model together with its loss."
     def __init__(self,
-        model:Transformer # The model
+        model:Transformer,  # The model
+        compiled:bool=False # Its loss by torch.compile?
     ):
         super().__init__()
-        self.model = model
+        self.model, self.compiled = model, compiled
 
     def forward(self,
         batch:Batch # On the model's device
     ) -> tuple[Tensor, Tensor]: # Loss to minimise and negative log-likelihood, in nats per token
         "`batch_loss` of the model."
-        return batch_loss(self.model, batch)
+        return batch_loss(self.model, batch, self.compiled)
 
 # %% ../../nbs/train/06_trainer.ipynb #t14helps
 def with_fast_parts(
@@ -217,7 +220,7 @@ class Trainer:
             raise InputError("weight_decay is a setting of the default optimizer: give it to your own instead")
         self.model = with_fast_parts(model.to(self.device))
         if cfg.compile: compile_layers(self.model)
-        self.objective = Objective(self.model)
+        self.objective = Objective(self.model, cfg.compile)
         self.net = parallel(self.objective, self.world, cfg.shard, getattr(torch, self.dtype))
         self.optimizer = (optimizer or partial(adam, weight_decay=cfg.weight_decay or 0.))(self.model)
         self.has_warmup = schedule is None  # and not one of somebody's own
