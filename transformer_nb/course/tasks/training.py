@@ -466,7 +466,7 @@ class Snapshot(Write):
     hints = ("What changes in a step, apart from the parameters? What does Adam remember?",
              "`run.model.state_dict()`, `run.optimizer.state_dict()` and `run.step`. And what do these dicts hold, "
              "copies, or the tensors themselves?",
-             "`deepcopy` of the dict with these three entries.")
+             "`copy.deepcopy` of the dict with these three entries.")
     solution = """Adam's running means belong to it, and the number of the step, which says what comes next: the rate,
     the batch, and in the lesson's trainer also what dropout draws. A state dict holds the tensors themselves, which the
     next step changes in place; so take a copy (as the lesson's trainer does), or write it before you go on. The same
