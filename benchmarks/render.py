@@ -7,9 +7,11 @@ RESULTS.md has blocks, from `<!-- NAME -->` to `<!-- /NAME -->`. TABLES names th
 its file; the block `files` lists all files. In brackets are the lowest and the highest value, or an interval: two
 digits, or three where these two lie closer together than a tenth of the number.
 """
+import hashlib
 import json
 import re
 import sys
+from collections import Counter
 from functools import cache
 from itertools import product
 from math import floor, log10
@@ -18,6 +20,9 @@ from statistics import median
 
 HERE = Path(__file__).parent
 PAGE, RESULTS, LESSONS = HERE/'RESULTS.md', HERE/'results', HERE.parent/'nbs'
+# Of runs that do not say by which commit they were measured: those that brought their numbers, looked up in the
+# history once; the digest of the run as it was; and of the corpus, as the code of that commit draws it
+CAME_WITH = json.loads((HERE/'came_with.json').read_text(encoding='utf-8'))
 BLOCK = re.compile(r'<!-- ([\w-]+) -->\n(.*?)<!-- /\1 -->', re.S)
 
 
@@ -64,15 +69,16 @@ def percent(share): return f'{100*share:.0f} %'
 
 def training_on(device):
     "train_speed.json: for each run on a device a table with target tokens a second and GiB."
-    return lambda runs: '\n\n'.join(training_run(run) for run in runs.values() if run['device'] == device)
+    return lambda runs: '\n\n'.join(training_run(name, run) for name, run in runs.items() if run['device'] == device)
 
 
-def training_run(run):
+def training_run(name, run):
     "One run of train_speed.json: one model in one format of numbers."
     rows, best = run['rows'], 'ours compiled' if 'ours compiled' in run['rows'] else 'ours'
     about = (f"**{run['preset']}, {run['dtype']}**: {run['hardware']}, torch {run['torch']}; vocabulary "
              f"{run['vocab']:,}, batches of at most {run['batch_tokens']:,} padded target tokens; "
-             f"{len(rows['ours']['repetitions'])} repetitions; matrix product {run['ceiling']/1e9:,.0f} GFLOP/s")
+             f"{len(rows['ours']['repetitions'])} repetitions; matrix product {run['ceiling']/1e9:,.0f} GFLOP/s; "
+             f"{', '.join(since('train_speed', name, run))}")
     head = ['', 'target tokens/s', f'{best} ÷ it', 'utilisation', 'peak memory, GiB']
     return about + '\n\n' + table(head, [
         [name, speed(row), times_as_fast(rows[best], row) if name != best else '', percent(row['utilisation']),
@@ -81,18 +87,20 @@ def training_run(run):
 
 def decoding(runs):
     "Runs of decode_speed.json: speed beside Marian's, or that of the first row where Marian was left out, and MiB."
+    names, runs = runs, [*runs.values()]
     first, base = runs[0], base_of(runs[0]['rows'])
     versions = ', '.join(' '.join(item) for item in first['versions'].items())
     about = (f"{first['hardware']}; {versions}; vocabulary {first['vocab']:,}, {first['dtype']}; "
-             f"{len(first['rows'][base]['repetitions'])} repetitions")
+             f"{len(first['rows'][base]['repetitions'])} repetitions; "
+             f"{', '.join(dict.fromkeys(day for item in names.items() for day in since('decode_speed', *item)))}")
     speeds, memory = by_search(f'speed ÷ {base}', runs, beside), by_search('peak memory, MiB', runs, mebibytes)
     return '\n\n'.join([about, speeds, memory])
 
 
 def decoding_of(preset, device):
     "The same for all runs of one shape of model (or of all) on one device."
-    return lambda runs: decoding([run for run in runs.values()
-                                  if run['device'] == device and preset in (run['preset'], None)])
+    return lambda runs: decoding({name: run for name, run in runs.items()
+                                  if run['device'] == device and preset in (run['preset'], None)})
 
 
 def base_of(rows): return 'Marian' if 'Marian' in rows else next(iter(rows))
@@ -124,7 +132,8 @@ def checkpoints(models):
     head = ['', *(f'{name}: {what}' for name in models for what in ('waits, s', 'written, s'))]
     rows = [[way, *(ranged(model['ways'][way][what]) for model in models.values() for what in ('stall_s', 'written_s'))]
             for way in first['ways']]
-    return f"{first['on']}, torch {first['torch']}; {about}\n\n{table(head, rows)}"
+    times = len(first['ways']['ours']['stall_s'])
+    return f"{first['on']}, torch {first['torch']}; {times} repetitions; {about}\n\n{table(head, rows)}"
 
 
 def exchange(found, model='base'):
@@ -136,7 +145,7 @@ def exchange(found, model='base'):
     rows = [[f"seconds, {rate.replace('none', 'without a limit')}", *(ranged(runs[n, rate]['seconds']) for n in hosts)]
             for rate in rates]
     head = [f'all-reduce of {size/1e6:.0f} MB', *(f'{n} hosts' for n in hosts)]
-    about = f"{found['machine']}, torch {found['torch']}"
+    about = f"{found['machine']}, torch {found['torch']}; {len(next(iter(runs.values()))['seconds'])} rounds"
     return f"{about}\n\n{table(head, [['bytes that each host sends at most, over 2(n−1)/n × gradient', *sent], *rows])}"
 
 
@@ -256,6 +265,48 @@ def said(found, key):
     return [found[key]] if isinstance(found.get(key), str) else said(list(found.values()), key)
 
 
+def runs_of(found):
+    "The runs of a file that is a dict of them; another file is one run, without a name."
+    return found if all(isinstance(run, dict) for run in found.values()) else {'': found}
+
+
+def since(file, name, run):
+    "The commits by which a run was measured, with the day, as it says itself; of an older run those it came with."
+    told = [about for about in (run.get('about', {}), *run.get('continued', ())) if about.get('commit')]
+    found = [stated(about['commit'], about['date'][:10]) for about in told]
+    if told[:1] == [run.get('about')]: return found
+    older = CAME_WITH.get(file, {}).get(name, {'commits': {}})['commits']
+    came = ' and '.join(stated(*each) for each in older.items())
+    return [f'came with {came}' if came else 'not said', *found]
+
+
+def stated(commit, day):
+    commit, *changed = commit.split(', ')
+    return f"`{commit[:7]}`{''.join(f', {word}' for word in changed)} ({day})"
+
+
+def digest(run):
+    "The beginning of the SHA-256 of a run."
+    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def commits(name):
+    "By which commits the runs of a file were measured; how many runs by each, where they differ."
+    ways = Counter(', '.join(since(name, *item)) for item in runs_of(load(name)).items())
+    if len(ways) == 1: return next(iter(ways))
+    return '; '.join(f"{count} run{'s'*(count > 1)}: {way}" for way, count in ways.items())
+
+
+def corpora(name):
+    "Digests of the corpora of a file."
+    found = runs_of(load(name))
+    known = [about.get('corpus') for run in found.values() for about in (run.get('about', {}), *run.get('continued', ()))]
+    known += [entry.get('corpus') for key, entry in CAME_WITH.get(name, {}).items() if key in found]
+    texts = [f'`{one}`' if isinstance(one, str) else ', '.join(f'{of}: `{of_it}`' for of, of_it in one.items())
+             for one in known if one]
+    return ', '.join(dict.fromkeys(texts))
+
+
 def readers(name):
     "Links to what shows a file: this page, README, lessons whose code reads it."
     links = ['this page']*any(name == file for file, _ in TABLES.values())
@@ -275,11 +326,11 @@ def code_of_lessons():
 
 
 def files():
-    "Every file of results/, with the command and the commit that it names, and who shows it."
-    def one(values): return f'`{values[0]}`' if len(values) == 1 else 'one for each run' if values else 'not said'
+    "Every file of results/, with its command, commit and corpus, and who shows it."
+    def one(values): return f'`{values[0]}`' if len(values) == 1 else 'one for each run' if values else 'above'
     names = sorted(path.stem for path in RESULTS.glob('*.json'))
-    return table(['file', 'command', 'commit', 'shown by'], [
-        [f'[{name}](results/{name}.json)', one(said(load(name), 'command')), one(said(load(name), 'commit')),
+    return table(['file', 'command', 'commit', 'digest of the corpus', 'shown by'], [
+        [f'[{name}](results/{name}.json)', one(said(load(name), 'command')), commits(name), corpora(name),
          ', '.join(readers(name))] for name in names])
 
 

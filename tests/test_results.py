@@ -7,7 +7,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT/'benchmarks'))  # after tests/, which has a module `hosts` of its own
+import common  # noqa: E402
 import render  # noqa: E402
+
+from transformer_nb.data.corpora import load_builtin  # noqa: E402
 
 PAGE = render.PAGE.read_text(encoding='utf-8')
 FILES = sorted(path.stem for path in render.RESULTS.glob('*.json'))
@@ -75,6 +78,32 @@ def test_ratios_are_taken_repetition_by_repetition():
         return {'repetitions': [{'seconds': s} for s in seconds], 'tokens_per_s': 10/sorted(seconds)[1]}
     assert render.times_as_fast(row(1, 2, 3), row(2, 4, 9)) == '2.0 [2.0 to 3.0]'
     assert render.times_as_fast(row(1, 2, 3), row(2, 4)) == '2.0 [0.67 to 4.0]', 'one was left out: any two'
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_every_run_has_a_commit(name):
+    "Its own, or that with which it came; then it is still what came with it."
+    for key, run in render.runs_of(render.load(name)).items():
+        told = render.since(name, key, run)
+        assert all(re.search(r'`[0-9a-f]{7}`', each) for each in told), f'{name}, {key}: {told}'
+        if told[0].startswith('came with') and 'continued' not in run:
+            was = render.CAME_WITH[name][key]['run']
+            assert render.digest(run) == was, f'{name}, {key}: it has changed, and does not say by which commit'
+
+
+def test_what_came_later_names_its_own_commit():
+    of = {'commit': 'a'*40 + ', changed', 'date': '2026-11-26 12:00:00'}
+    assert render.since('table2', '', {'about': of}) == ['`aaaaaaa`, changed (2026-11-26)']
+    assert render.since('table2', '', {'continued': [of]})[0].startswith('came with `')
+    assert render.since('nobody', '', {}) == ['not said'] == render.since('nobody', '', {'about': {'commit': None}})
+
+
+@pytest.mark.slow
+def test_the_built_in_corpus_is_that_of_the_files():
+    "As today's grammar draws it; with another corpus these files would have to be made again."
+    drawn = common.digest(load_builtin())
+    assert {render.CAME_WITH[name]['']['corpus'] for name in ('attention_maps', 'first_run', 'label_smoothing')} | {
+        entry['corpus'] for entry in render.CAME_WITH['built_in'].values()} == {drawn}
 
 
 def test_what_a_file_says_of_itself():
