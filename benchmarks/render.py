@@ -208,13 +208,17 @@ def maps(found):
             heads = found['dependencies'][name].get(kind)
             yield f"{percent(max(map(max, heads['heads'])))} ({percent(heads['fixed distance'])})" if heads else ''
     cut, flat, whole = found['paths']['pronoun'], found['ablation']['all uniform'], found['ablation']['whole']
-    rows = [['best head looks from a pronoun at its noun (best fixed distance)', *looks('pronoun')],
-            ["best head looks from a verb's end at its beginning (best fixed distance)", *looks('bracket')],
-            [f"right pronouns, cut off from their noun here (as trained {percent(cut['none'])})",
+    n, n_aligned = found['dependencies']['pronoun']['sentences'], found['alignment']['sentences']
+    rows = [[f'best of 16 heads looks from a pronoun at its noun, {n} sentences (best fixed distance)',
+             *looks('pronoun')],
+            [f"best of 16 heads looks from a verb's end at its beginning, {n} sentences (best fixed distance)",
+             *looks('bracket')],
+            [f"right pronouns, cut off from their noun here, {n} sentences (as trained {percent(cut['none'])})",
              *(percent(cut[kind]) for kind in kinds)],
             [f"right words, all maps flat here (as trained {percent(whole['test split'])})",
              *(percent(flat[kind]) for kind in kinds)],
-            ['alignment error rate of the best head (a diagonal, the best possible)', '', '',
+            [f'alignment error rate of the best of 16 heads, which was chosen on the same {n_aligned} sentences '
+             '(a diagonal, the best possible)', '', '',
              '{:.2f} ({diagonal:.2f}, {best possible:.2f})'.format(
                  min(map(min, found['alignment']['predicts'])), **found['alignment'])]]
     heads = found['together']['pronoun']
