@@ -304,7 +304,8 @@ def commits(name):
 def corpora(name):
     "Digests of the corpora of a file."
     found = runs_of(load(name))
-    known = [about.get('corpus') for run in found.values() for about in (run.get('about', {}), *run.get('continued', ()))]
+    abouts = [about for run in found.values() for about in (run.get('about', {}), *run.get('continued', ()))]
+    known = [about.get('corpus') for about in abouts]
     known += [entry.get('corpus') for key, entry in CAME_WITH.get(name, {}).items() if key in found]
     texts = [f'`{one}`' if isinstance(one, str) else ', '.join(f'{of}: `{of_it}`' for of, of_it in one.items())
              for one in known if one]
