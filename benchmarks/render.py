@@ -223,7 +223,8 @@ def maps(found):
                  min(map(min, found['alignment']['predicts'])), **found['alignment'])]]
     heads = found['together']['pronoun']
     less, others = (heads[which][-1]['pronoun'] for which in ('without them', 'without others'))
-    what = (f"The model of the package: {about['steps']:,} steps, seed {about['seed']}, {about['bleu']:.1f} BLEU. "
+    what = (f"The model of the package: {about['steps']:,} steps, seed {about['seed']}, {about['bleu']:.1f} BLEU "
+            f"(`{about['signature']}`). "
             f"Right pronouns: {percent(whole['pronoun'])}, without the {len(heads['heads'])} heads that look most at "
             f"the noun {percent(less)}, without as many others {percent(others)}")
     return f"{what}\n\n{table(['', *kinds], rows)}"
