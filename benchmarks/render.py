@@ -69,16 +69,16 @@ def percent(share): return f'{100*share:.0f} %'
 
 def training_on(device):
     "train_speed.json: for each run on a device a table with target tokens a second and GiB."
-    return lambda runs: '\n\n'.join(training_run(name, run) for name, run in runs.items() if run['device'] == device)
+    return lambda runs: '\n\n'.join(training_run(run) for run in runs.values() if run['device'] == device)
 
 
-def training_run(name, run):
+def training_run(run):
     "One run of train_speed.json: one model in one format of numbers."
     rows, best = run['rows'], 'ours compiled' if 'ours compiled' in run['rows'] else 'ours'
     about = (f"**{run['preset']}, {run['dtype']}**: {run['hardware']}, torch {run['torch']}; vocabulary "
              f"{run['vocab']:,}, batches of at most {run['batch_tokens']:,} padded target tokens; "
              f"{len(rows['ours']['repetitions'])} repetitions; matrix product {run['ceiling']/1e9:,.0f} GFLOP/s; "
-             f"{', '.join(since('train_speed', name, run))}")
+             f"{days('train_speed', [run])}")
     head = ['', 'target tokens/s', f'{best} ÷ it', 'utilisation', 'peak memory, GiB']
     return about + '\n\n' + table(head, [
         [name, speed(row), times_as_fast(rows[best], row) if name != best else '', percent(row['utilisation']),
@@ -87,20 +87,19 @@ def training_run(name, run):
 
 def decoding(runs):
     "Runs of decode_speed.json: speed beside Marian's, or that of the first row where Marian was left out, and MiB."
-    names, runs = runs, [*runs.values()]
     first, base = runs[0], base_of(runs[0]['rows'])
     versions = ', '.join(' '.join(item) for item in first['versions'].items())
     about = (f"{first['hardware']}; {versions}; vocabulary {first['vocab']:,}, {first['dtype']}; "
              f"{len(first['rows'][base]['repetitions'])} repetitions; "
-             f"{', '.join(dict.fromkeys(day for item in names.items() for day in since('decode_speed', *item)))}")
+             f"{days('decode_speed', runs)}")
     speeds, memory = by_search(f'speed ÷ {base}', runs, beside), by_search('peak memory, MiB', runs, mebibytes)
     return '\n\n'.join([about, speeds, memory])
 
 
 def decoding_of(preset, device):
     "The same for all runs of one shape of model (or of all) on one device."
-    return lambda runs: decoding({name: run for name, run in runs.items()
-                                  if run['device'] == device and preset in (run['preset'], None)})
+    return lambda runs: decoding([run for run in runs.values()
+                                  if run['device'] == device and preset in (run['preset'], None)])
 
 
 def base_of(rows): return 'Marian' if 'Marian' in rows else next(iter(rows))
@@ -285,6 +284,11 @@ def since(file, name, run):
     return [f'came with {came}' if came else 'not said', *found]
 
 
+def days(file, runs):
+    "The same of some runs of a file, each once."
+    return ', '.join(dict.fromkeys(day for item in load(file).items() if item[1] in runs for day in since(file, *item)))
+
+
 def stated(commit, day):
     commit, *changed = commit.split(', ')
     return f"`{commit[:7]}`{''.join(f', {word}' for word in changed)} ({day})"
@@ -331,9 +335,17 @@ def code_of_lessons():
             for path, its in zip(paths, cells)]
 
 
+OF_EACH = 'one for each run'
+
+
+def without_paths(command):
+    "What a command writes into is of the machine alone."
+    return re.sub(r'(--(?:json|out)) \S*/\S+', r'\1 FILE', command)
+
+
 def files():
     "Every file of results/, with its command, commit and corpus, and who shows it."
-    def one(values): return f'`{values[0]}`' if len(values) == 1 else 'one for each run' if values else 'above'
+    def one(values): return f'`{without_paths(values[0])}`' if len(values) == 1 else OF_EACH if values else 'above'
     names = sorted(path.stem for path in RESULTS.glob('*.json'))
     return table(['file', 'command', 'commit', 'digest of the corpus', 'shown by'], [
         [f'[{name}](results/{name}.json)', one(said(load(name), 'command')), commits(name), corpora(name),

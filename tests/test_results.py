@@ -117,6 +117,12 @@ def test_the_built_in_corpus_is_that_of_the_files():
         entry['corpus'] for entry in render.CAME_WITH['built_in'].values()} == {drawn}
 
 
+def test_a_command_is_shown_without_the_paths_of_a_machine():
+    assert render.without_paths('python a.py F --out /tmp/x/a.json --rows A') == 'python a.py F --out FILE --rows A'
+    assert render.without_paths('python a.py --json a.json') == 'python a.py --json a.json'
+    assert '/tmp/' not in PAGE and '/root/' not in PAGE
+
+
 def test_what_a_file_says_of_itself():
     found = {'a': {'command': 'x'}, 'b': [{'command': 'y'}, {'command': 'x'}], 'commit': 'abc'}
     assert render.said(found, 'command') == ['x', 'y'] and render.said(found, 'commit') == ['abc']
