@@ -335,9 +335,6 @@ def code_of_lessons():
             for path, its in zip(paths, cells)]
 
 
-OF_EACH = 'one for each run'
-
-
 def without_paths(command):
     "What a command writes into is of the machine alone."
     return re.sub(r'(--(?:json|out)) \S*/\S+', r'\1 FILE', command)
@@ -345,10 +342,13 @@ def without_paths(command):
 
 def files():
     "Every file of results/, with its command, commit and corpus, and who shows it."
-    def one(values): return f'`{without_paths(values[0])}`' if len(values) == 1 else OF_EACH if values else 'above'
+    def command(found):
+        values = said(found, 'command')
+        if not all(said(run, 'command') for run in runs_of(found).values()): return 'above'  # the page has it
+        return f'`{without_paths(values[0])}`' if len(values) == 1 else 'one for each run'
     names = sorted(path.stem for path in RESULTS.glob('*.json'))
     return table(['file', 'command', 'commit', 'digest of the corpus', 'shown by'], [
-        [f'[{name}](results/{name}.json)', one(said(load(name), 'command')), commits(name), corpora(name),
+        [f'[{name}](results/{name}.json)', command(load(name)), commits(name), corpora(name),
          ', '.join(readers(name))] for name in names])
 
 
