@@ -1,6 +1,6 @@
 """Heads averaged or concatenated: the small Table 3's base, with averaged heads and with wide ones (paper §3.2.2).
 
-    python benchmarks/averaging.py                           # about 12 minutes on one CPU core
+    python benchmarks/averaging.py                           # about 11 minutes on one CPU core
 
 Four models: 'base'; 'average', which averages the heads before W^O and so writes into d_v dimensions only; 'wide',
 whose heads have values as wide as the model; 'wide-average', which averages those. Each model is trained with every

@@ -1,6 +1,6 @@
 """How a model learns to translate: short runs of the trainer, with translations at every checkpoint (paper §5, §6.1).
 
-    python benchmarks/first_run.py                        # 3 runs of 800 steps: about 12 minutes of one CPU core
+    python benchmarks/first_run.py                        # 3 runs of 800 steps: about 11 minutes of one CPU core
 
 Trains the small model on the built-in corpus with the settings that `tnb-train` takes for a few minutes, and writes
 results/first_run.json, which the lessons on training and on checkpoints read. After every 50 steps: the loss on the

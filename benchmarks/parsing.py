@@ -1,12 +1,12 @@
 """English constituency parsing (paper §6.3, Table 4): F1 on the built-in grammar and on the Penn Treebank, WSJ only
 and self-trained.
 
-    python benchmarks/parsing.py                                  # the grammar's two parts: 15 minutes of one CPU core
-    python benchmarks/parsing.py --treebank treebank.zip --news news.en.gz      # all four parts: about 55
+    python benchmarks/parsing.py                                  # the grammar's two parts: 10 minutes of one CPU core
+    python benchmarks/parsing.py --treebank treebank.zip --news news.en.gz      # all four parts: about 50
     python benchmarks/parsing.py --only grammar                   # a part, or several; the others keep their figures
 
-    grammar         40,000 gold trees; F1 on the splits 'test' and 'unseen', by beam; about 10 minutes
-    grammar-semi    800 gold trees, then these with silver trees of 6,000 unlabelled sentences; about 5
+    grammar         40,000 gold trees; F1 on the splits 'test' and 'unseen', by beam; about 7 minutes
+    grammar-semi    800 gold trees, then these with silver trees of 6,000 unlabelled sentences; about 3
     treebank        learning curve over 1/4, 1/2 and all training trees, the same steps for each; about 27
     treebank-semi   all gold trees, with silver trees of the --news sentences; needs the part treebank; about 10
 

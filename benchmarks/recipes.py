@@ -94,8 +94,8 @@ def run(name, recipe, place):
     if recipe.tgt == 'de': row['paper_bleu'] = paper_bleu(found, [ref for _, ref in corpus[test].pairs])['score']
     for (src, ref), line in list(zip(corpus[test].pairs, found))[:5]: print(src, line, ref, sep='\n    ')
     return {'name': name, 'corpus': recipe.corpus, 'direction': f'{recipe.src}-{recipe.tgt}', 'test': test,
-            'command': ' '.join(['tnb-train --data', recipe.folder, *options]), **row, 'cores': cores(),
-            'cpu': cpu_name()}, digest(corpus)
+            'sentences': len(found), 'command': ' '.join(['tnb-train --data', recipe.folder, *options]), **row,
+            'cores': cores(), 'cpu': cpu_name()}, digest(corpus)
 
 
 def main():

@@ -7,9 +7,11 @@ RESULTS.md has blocks, from `<!-- NAME -->` to `<!-- /NAME -->`. TABLES names th
 its file; the block `files` lists all files. In brackets are the lowest and the highest value, or an interval: two
 digits, or three where these two lie closer together than a tenth of the number.
 """
+import hashlib
 import json
 import re
 import sys
+from collections import Counter
 from functools import cache
 from itertools import product
 from math import floor, log10
@@ -18,6 +20,9 @@ from statistics import median
 
 HERE = Path(__file__).parent
 PAGE, RESULTS, LESSONS = HERE/'RESULTS.md', HERE/'results', HERE.parent/'nbs'
+# Of runs that do not say by which commit they were measured: those that brought their numbers, looked up in the
+# history once; the digest of the run as it was; and of the corpus, as the code of that commit draws it
+CAME_WITH = json.loads((HERE/'came_with.json').read_text(encoding='utf-8'))
 BLOCK = re.compile(r'<!-- ([\w-]+) -->\n(.*?)<!-- /\1 -->', re.S)
 
 
@@ -72,7 +77,8 @@ def training_run(run):
     rows, best = run['rows'], 'ours compiled' if 'ours compiled' in run['rows'] else 'ours'
     about = (f"**{run['preset']}, {run['dtype']}**: {run['hardware']}, torch {run['torch']}; vocabulary "
              f"{run['vocab']:,}, batches of at most {run['batch_tokens']:,} padded target tokens; "
-             f"{len(rows['ours']['repetitions'])} repetitions; matrix product {run['ceiling']/1e9:,.0f} GFLOP/s")
+             f"{len(rows['ours']['repetitions'])} repetitions; matrix product {run['ceiling']/1e9:,.0f} GFLOP/s; "
+             f"{days('train_speed', [run])}")
     head = ['', 'target tokens/s', f'{best} ÷ it', 'utilisation', 'peak memory, GiB']
     return about + '\n\n' + table(head, [
         [name, speed(row), times_as_fast(rows[best], row) if name != best else '', percent(row['utilisation']),
@@ -98,7 +104,8 @@ def decoding(runs):
     first, base = runs[0], base_of(runs[0]['rows'])
     versions = ', '.join(' '.join(item) for item in first['versions'].items())
     about = (f"{first['hardware']}; {versions}; vocabulary {first['vocab']:,}, {first['dtype']}; "
-             f"{len(first['rows'][base]['repetitions'])} repetitions")
+             f"{len(first['rows'][base]['repetitions'])} repetitions; "
+             f"{days('decode_speed', runs)}")
     speeds, memory = by_search(f'speed ÷ {base}', runs, beside), by_search('peak memory, MiB', runs, mebibytes)
     return '\n\n'.join([about, speeds, memory])
 
@@ -138,7 +145,8 @@ def checkpoints(models):
     head = ['', *(f'{name}: {what}' for name in models for what in ('waits, s', 'written, s'))]
     rows = [[way, *(ranged(model['ways'][way][what]) for model in models.values() for what in ('stall_s', 'written_s'))]
             for way in first['ways']]
-    return f"{first['on']}, torch {first['torch']}; {about}\n\n{table(head, rows)}"
+    times = len(first['ways']['ours']['stall_s'])
+    return f"{first['on']}, torch {first['torch']}; {times} repetitions; {about}\n\n{table(head, rows)}"
 
 
 def exchange(found, model='base'):
@@ -150,7 +158,7 @@ def exchange(found, model='base'):
     rows = [[f"seconds, {rate.replace('none', 'without a limit')}", *(ranged(runs[n, rate]['seconds']) for n in hosts)]
             for rate in rates]
     head = [f'all-reduce of {size/1e6:.0f} MB', *(f'{n} hosts' for n in hosts)]
-    about = f"{found['machine']}, torch {found['torch']}"
+    about = f"{found['machine']}, torch {found['torch']}; {len(next(iter(runs.values()))['seconds'])} rounds"
     return f"{about}\n\n{table(head, [['bytes that each host sends at most, over 2(n−1)/n × gradient', *sent], *rows])}"
 
 
@@ -236,18 +244,23 @@ def maps(found):
             heads = found['dependencies'][name].get(kind)
             yield f"{percent(max(map(max, heads['heads'])))} ({percent(heads['fixed distance'])})" if heads else ''
     cut, flat, whole = found['paths']['pronoun'], found['ablation']['all uniform'], found['ablation']['whole']
-    rows = [['best head looks from a pronoun at its noun (best fixed distance)', *looks('pronoun')],
-            ["best head looks from a verb's end at its beginning (best fixed distance)", *looks('bracket')],
-            [f"right pronouns, cut off from their noun here (as trained {percent(cut['none'])})",
+    n, n_aligned = found['dependencies']['pronoun']['sentences'], found['alignment']['sentences']
+    rows = [[f'best of 16 heads looks from a pronoun at its noun, {n} sentences (best fixed distance)',
+             *looks('pronoun')],
+            [f"best of 16 heads looks from a verb's end at its beginning, {n} sentences (best fixed distance)",
+             *looks('bracket')],
+            [f"right pronouns, cut off from their noun here, {n} sentences (as trained {percent(cut['none'])})",
              *(percent(cut[kind]) for kind in kinds)],
             [f"right words, all maps flat here (as trained {percent(whole['test split'])})",
              *(percent(flat[kind]) for kind in kinds)],
-            ['alignment error rate of the best head (a diagonal, the best possible)', '', '',
+            [f'alignment error rate of the best of 16 heads, which was chosen on the same {n_aligned} sentences '
+             '(a diagonal, the best possible)', '', '',
              '{:.2f} ({diagonal:.2f}, {best possible:.2f})'.format(
                  min(map(min, found['alignment']['predicts'])), **found['alignment'])]]
     heads = found['together']['pronoun']
     less, others = (heads[which][-1]['pronoun'] for which in ('without them', 'without others'))
-    what = (f"The model of the package: {about['steps']:,} steps, seed {about['seed']}, {about['bleu']:.1f} BLEU. "
+    what = (f"The model of the package: {about['steps']:,} steps, seed {about['seed']}, {about['bleu']:.1f} BLEU "
+            f"(`{about['signature']}`). "
             f"Right pronouns: {percent(whole['pronoun'])}, without the {len(heads['heads'])} heads that look most at "
             f"the noun {percent(less)}, without as many others {percent(others)}")
     return f"{what}\n\n{table(['', *kinds], rows)}"
@@ -293,6 +306,54 @@ def said(found, key):
     return [found[key]] if isinstance(found.get(key), str) else said(list(found.values()), key)
 
 
+def runs_of(found):
+    "The runs of a file that is a dict of them; another file is one run, without a name."
+    return found if all(isinstance(run, dict) for run in found.values()) else {'': found}
+
+
+def since(file, name, run):
+    "The commits by which a run was measured, with the day, as it says itself; of an older run those it came with."
+    told = [about for about in (run.get('about', {}), *run.get('continued', ())) if about.get('commit')]
+    found = [stated(about['commit'], about['date'][:10]) for about in told]
+    if told[:1] == [run.get('about')]: return found
+    older = CAME_WITH.get(file, {}).get(name, {'commits': {}})['commits']
+    came = ' and '.join(stated(*each) for each in older.items())
+    return [f'came with {came}' if came else 'not said', *found]
+
+
+def days(file, runs):
+    "The same of some runs of a file, each once."
+    return ', '.join(dict.fromkeys(day for item in load(file).items() if item[1] in runs for day in since(file, *item)))
+
+
+def stated(commit, day):
+    commit, *changed = commit.split(', ')
+    return f"`{commit[:7]}`{''.join(f', {word}' for word in changed)} ({day})"
+
+
+def digest(run):
+    "The beginning of the SHA-256 of a run."
+    return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def commits(name):
+    "By which commits the runs of a file were measured; how many runs by each, where they differ."
+    ways = Counter(', '.join(since(name, *item)) for item in runs_of(load(name)).items())
+    if len(ways) == 1: return next(iter(ways))
+    return '; '.join(f"{count} run{'s'*(count > 1)}: {way}" for way, count in ways.items())
+
+
+def corpora(name):
+    "Digests of the corpora of a file."
+    found = runs_of(load(name))
+    abouts = [about for run in found.values() for about in (run.get('about', {}), *run.get('continued', ()))]
+    known = [about.get('corpus') for about in abouts]
+    known += [entry.get('corpus') for key, entry in CAME_WITH.get(name, {}).items() if key in found]
+    texts = [f'`{one}`' if isinstance(one, str) else ', '.join(f'{of}: `{of_it}`' for of, of_it in one.items())
+             for one in known if one]
+    return ', '.join(dict.fromkeys(texts))
+
+
 def readers(name):
     "Links to what shows a file: this page, README, lessons whose code reads it."
     links = ['this page']*any(name == file for file, _ in TABLES.values())
@@ -311,12 +372,20 @@ def code_of_lessons():
             for path, its in zip(paths, cells)]
 
 
+def without_paths(command):
+    "What a command writes into is of the machine alone."
+    return re.sub(r'(--(?:json|out)) \S*/\S+', r'\1 FILE', command)
+
+
 def files():
-    "Every file of results/, with the command and the commit that it names, and who shows it."
-    def one(values): return f'`{values[0]}`' if len(values) == 1 else 'one for each run' if values else 'not said'
+    "Every file of results/, with its command, commit and corpus, and who shows it."
+    def command(found):
+        values = said(found, 'command')
+        if not all(said(run, 'command') for run in runs_of(found).values()): return 'above'  # the page has it
+        return f'`{without_paths(values[0])}`' if len(values) == 1 else 'one for each run'
     names = sorted(path.stem for path in RESULTS.glob('*.json'))
-    return table(['file', 'command', 'commit', 'shown by'], [
-        [f'[{name}](results/{name}.json)', one(said(load(name), 'command')), one(said(load(name), 'commit')),
+    return table(['file', 'command', 'commit', 'digest of the corpus', 'shown by'], [
+        [f'[{name}](results/{name}.json)', command(load(name)), commits(name), corpora(name),
          ', '.join(readers(name))] for name in names])
 
 

@@ -1,6 +1,6 @@
 """One matrix for embedding and softmax, or two: what does sharing cost and gain (paper §3.4)?
 
-    python benchmarks/tying.py                            # 18 runs: about 5 minutes on one CPU core
+    python benchmarks/tying.py                            # 18 runs: about 4 minutes on one CPU core
 
 A tiny Transformer learns short sentences of the built-in corpus. `tied` has one matrix for source words, target words
 and softmax, as in the paper; `untied` one for the words and one for the softmax. Both are trained at three rates with

@@ -74,6 +74,14 @@ def test_the_signature_and_the_seed_are_those_of_the_files():
     assert f"`{signature}`); seed {files[0]['seed']}," in text and len({run["seed"] for run in files}) == 1
 
 
+def test_the_sizes_of_the_tests_are_those_of_the_files():
+    "The older rows of recipes.json do not say theirs; Multi30k's test is also that of multi30k.json."
+    built_in = {split["pairs"] for run in render.load("built_in").values() for split in run["scores"].values()}
+    multi30k = {run["sentences"] for run in render.load("multi30k").values()}
+    assert (built_in, multi30k) == ({500}, {1000})
+    assert "of which there are 1,000 (500 of the built-in corpus," in (ROOT / "README.md").read_text()
+
+
 def test_check_fails_when_the_notebook_has_changed(copy):
     assert run(copy, "--check").returncode == 0
     path = copy / "nbs/index.ipynb"

@@ -297,9 +297,9 @@ class Base(Value):
              "`curve = waves(50, 64, base) @ waves(1, 64, base)[0] / 32`; look at `curve[1]` and `curve[6:].max()`.")
     right = 10
     solution = """Base 10. For so few positions it is better than 10000 by both measures. Neighbours have the similarity
-    0.89 instead of 0.97. Of the positions more than 5 away none has more than 0.10, instead of 0.74. The paper's
-    value is made for wider vectors and longer texts. It still works, because a model can learn to look at the fast
-    columns."""
+    0.89 instead of 0.97. Among the positions more than 5 away the largest similarity is 0.10 instead of 0.74. The
+    paper's value is made for wider vectors and longer texts. It still works, because a model can learn to look at the
+    fast columns."""
     wrong = {10_000: ('papers', "that is the paper's base: within 50 positions most of its columns hardly move"),
              1000: ('still-slow', "it is better than the paper's base, but half of its columns still hardly move"),
              100: ('second', "it is better than the paper's base by both measures, and another one is better still"),

@@ -314,21 +314,23 @@ def perplexity(
     model = _measured
     faults = {
         'which': [('smoothed', lambda losses, nlls: losses,
-                   "this is made of the smoothed loss; a perplexity is the exponential of the second number, the nll")],
+                   "this is made of the smoothed loss; a perplexity is the exponential of the second number, the "
+                   "plain loss")],
         'of': [
             ('mean-of-means', lambda nlls, n: exp(sum(nlls)/len(n)),
              "this is the exponential of a mean of means: a batch of few tokens counts as much as one of many"),
             ('mean-of-perplexities', lambda nlls, n: sum(map(exp, nlls))/len(n), "a mean of perplexities: hard batches "
-             "count too much; take the mean of the nll first, the exponential last"),
+             "count too much; take the mean of the plain loss first, the exponential last"),
             ('weighted-perplexities', lambda nlls, n: _mean(list(map(exp, nlls)), n),
-             "weighted by tokens, but a mean of *perplexities*: take the mean of the nll first, the exponential last"),
+             "weighted by tokens, but a mean of *perplexities*: take the mean of the plain loss first, the "
+             "exponential last"),
             ('loss-alone', lambda nlls, n: _mean(nlls, n),
-             "the exponential is missing: the perplexity is that of the mean negative log-likelihood"),
+             "the exponential is missing: the perplexity is that of the mean plain loss"),
             ('power-of-two', lambda nlls, n: 2**_mean(nlls, n), "the loss is in nats, so the base is e, not 2"),
             ('not-divided', lambda nlls, n: exp(_mean(nlls, n)*sum(n)),
              "the exponential of a *sum*: divide by the number of all tokens first"),
             ('turned-over', lambda nlls, n: exp(-_mean(nlls, n)),
-             "this is the probability of a token; the perplexity is one over it: exp(+nll)")],
+             "this is the probability of a token; the perplexity is one over it: exp(+loss)")],
         'evaluate': [('dropout', False,
                       "dropout is still on: `model.eval()` before the first batch, `model.train()` after the last")],
         'graph': [('graph', True,
@@ -466,7 +468,7 @@ class Snapshot(Write):
     hints = ("What changes in a step, apart from the parameters? What does Adam remember?",
              "`run.model.state_dict()`, `run.optimizer.state_dict()` and `run.step`. And what do these dicts hold, "
              "copies, or the tensors themselves?",
-             "`deepcopy` of the dict with these three entries.")
+             "`copy.deepcopy` of the dict with these three entries.")
     solution = """Adam's running means belong to it, and the number of the step, which says what comes next: the rate,
     the batch, and in the lesson's trainer also what dropout draws. A state dict holds the tensors themselves, which the
     next step changes in place; so take a copy (as the lesson's trainer does), or write it before you go on. The same
