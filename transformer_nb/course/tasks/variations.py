@@ -304,8 +304,8 @@ class Paired(Write):
     hints = ("Part of the luck is common to both runs of a seed. What cancels it?",
              "Take the differences first; `statistics.stdev` of them says how much *one* difference varies.",
              "The mean of n differences varies less: `stdev(differences)/sqrt(len(differences))`.")
-    solution = """`paired(*([run['bleu'] for run in of_row[row]][:3] for row in ('base', 'C1')))` gives the effect of
-    C1. Times 4.30, Student's $t$ for two degrees of freedom, the error is half of an interval."""
+    solution = """`paired(*([run['bleu'] for run in of_row[row]] for row in ('base', 'C1')))` gives the effect of C1.
+    Times 3.18, Student's $t$ for three degrees of freedom, the error is half of an interval."""
     def inputs(g):
         for n in (2, 3, 3, 5):
             a, b = _runs(g, 2, n)
@@ -358,6 +358,8 @@ class Paired(Write):
              "this is the half width of an interval, about two errors, but the task asks for the standard error "
              "itself"),
             ('interval-of-three', lambda effect, error: (effect, 4.30*error),
+             "this is the half width of an interval, t errors, but the task asks for the standard error itself"),
+            ('interval-of-four', lambda effect, error: (effect, 3.18*error),
              "this is the half width of an interval, t errors, but the task asks for the standard error itself"),
             ('effect-alone', lambda effect, error: effect,
              "that is the effect alone; give back a pair, effect and standard error")],
