@@ -93,4 +93,4 @@ begin('masks', (me, {words, scores, meant, presets}) => {
       leaks.length ? say('{leaks}.', {leaks: spoken(words, leaks)}) : missing ? '' : say('As it is meant.')))
   }
   start(0)
-})
+}, 'tnb-beside')
