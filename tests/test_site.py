@@ -92,9 +92,9 @@ def test_language_tabs_switch_together():
 
 
 def test_folds_of_languages_become_tabs():
-    "In Jupyter a tabset would be raw text; other folds, such as hints, stay."
+    "In Jupyter a tabset would be raw text, and a lesson's head has no links to its languages. Other folds stay."
     summary = cell("<details><summary>In short</summary>\n\nOne.\n\n</details>\n\n"
-                   "<details><summary>日本語</summary>\n\n一。\n\n</details>\n\nMore.")
+                   "<details><summary>日本語</summary>\n\n一。\n\n[全文](https://h/languages/ja/a.html)\n\n</details>\n\nMore.")
     hint = cell("<details><summary>Hint</summary>\n\nLook.\n\n</details>")
     rw.tabs_of(cells := [summary, hint], "01_a.ipynb", {})
     tabs = "::: {.panel-tabset}\n\n## English\n\nOne.\n\n## 日本語\n\n一。\n\n:::\n\nMore."
@@ -169,7 +169,7 @@ def test_no_word_leads_to_the_exercises_answers():
 
 def test_exercises_get_a_place_for_a_tick():
     cells = [cell("Read.\n\n**01.1 Your turn first: A** (write)."), cell("## Exercises\n\nHow.\n\n**01.2 B** (write).")]
-    course.mark_lesson(cells, ["01.1", "01.2"], {})
+    course.mark_lesson(cells, ["01.1", "01.2"])
     tick = '<span class="exercise" id="exercise-01.1" data-exercise="01.1"></span>'
     assert f"\n\n{tick}**01.1 Your turn" in cells[0]["source"]
     assert '## Exercises\n\n<p class="exercises" data-exercises="01.1 01.2" hidden></p>\n\nHow.' in cells[1]["source"]
@@ -182,7 +182,7 @@ def test_exercises_get_a_place_for_a_tick():
 ])
 def test_an_exercise_that_a_lesson_does_not_show_once_is_refused(text):
     with pytest.raises(rw.SiteError, match="shows the exercises 01.1.*, not 01.1, 01.2"):
-        course.mark_lesson([cell(text)], ["01.1", "01.2"], {})
+        course.mark_lesson([cell(text)], ["01.1", "01.2"])
 
 
 def result(text):
@@ -192,7 +192,7 @@ def result(text):
 def test_a_stub_that_nobody_has_filled_in_shows_nothing():
     said = ["01.1 ○ nothing came back: write the body. A hint: hint('01.1')", "01.1 ✓ right", "two ○ three"]
     cells = [cell("check('01.1', f)", "code") | {"outputs": result(text)} for text in said]
-    course.mark_lesson(cells, [], {})
+    course.mark_lesson(cells, [])
     assert [bool(c["outputs"]) for c in cells] == [False, True, True]
 
 
@@ -202,7 +202,7 @@ def test_stubs_are_found_as_the_notebooks_have_them():
     for path in (TOOLS.parent / "nbs").glob("[01]*.ipynb"):
         cells = json.loads(path.read_text())["cells"]
         seen += sum("○ nothing" in json.dumps(c.get("outputs", ""), ensure_ascii=False) for c in cells)
-        course.mark_lesson(cells, [], {})
+        course.mark_lesson(cells, [])
         assert "○ nothing" not in json.dumps([c.get("outputs", "") for c in cells], ensure_ascii=False), path.name
     assert seen > 30
 
@@ -498,8 +498,8 @@ def test_a_language_has_its_page(toy_site):
 def test_a_lesson_and_its_translation_know_each_other(toy_site):
     lesson, other = ((toy_site / name).read_text() for name in ("toy.html", "languages/ja/toy.html"))
     assert '<html lang="ja">' in other and "../../toy.html" in PageFacts(other).links
-    assert '<a href="languages/ja/toy.html" lang="ja">日本語</a>' in lesson
-    assert lesson.index('class="panel-tabset') < lesson.index('"languages/ja/toy.html" lang') < lesson.index("Much.")
+    assert '<a class="language" href="languages/ja/toy.html" lang="ja">日本語</a><a href="https://colab' in lesson
+    assert lesson.count('"languages/ja/toy.html"') == 1
     for page in (lesson, other):
         assert '<link rel="alternate" hreflang="en" href="https://toy.github.io/toy/toy.html">' in page
         assert '<link rel="alternate" hreflang="ja" href="https://toy.github.io/toy/languages/ja/toy.html">' in page

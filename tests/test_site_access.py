@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+import yaml
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -201,11 +202,20 @@ def test_contents_are_folded_under_the_title(site):
 
 def test_the_frame_of_a_page_speaks_its_language(site):
     lesson, other = ((site / name).read_text() for name in ("toy.html", "languages/ja/toy.html"))
-    for words, says in access.FRAME.items():
-        assert all(lang in says for lang in ("ja", "zh", "ko"))
-        assert (f">{words}<" in lesson or f"> {words}<" in lesson or f'"{words}"' in lesson) or words == "Code"
+    buttons = "To the text", "On this page", "Back to top", "View source", "Report an issue", "Glossary", "Search"
+    for words in buttons:
+        assert f">{words}<" in lesson or f"> {words}<" in lesson or f'"{words}"' in lesson
         assert f">{words}<" not in other and f"> {words}<" not in other and f'="{words}" aria' not in other
     assert 'placeholder="検索"' in other and "> 先頭へ戻る</a>" in other
+
+
+@pytest.mark.parametrize("code", site_words.CODES)
+def test_the_frame_and_every_open_section_of_the_sidebar_have_words(code):
+    sidebar = yaml.safe_load((ROOT / "nbs/sidebar.yml").read_text())["website"]["sidebar"]["contents"]
+    outer = [part["section"] for part in sidebar if "section" in part]
+    words = site_words.words_at("frame", code)
+    assert {*outer, "Front page", "Search", "Code"} <= {*words} and not {*words} & {*words.values()}
+    assert site_words.general(code)["site"].keys() == site_words.general("ja")["site"].keys()
 
 
 def test_a_lesson_in_another_language_has_its_sidebar_and_its_neighbours(tmp_path):
@@ -217,6 +227,7 @@ def test_a_lesson_in_another_language_has_its_sidebar_and_its_neighbours(tmp_pat
     html = f'<html lang="ja"><nav aria-label="Lessons" id="quarto-sidebar">{section}{entries}</nav>'
     pages = {"01_toy.ipynb": "toy.ipynb", "12_careful.ipynb": "careful.ipynb"}
     own = {f"languages/ja/{old}": f"languages/ja/{new}" for old, new in pages.items()}
+    html = site_words.in_their_words(html)
     done, steps = site_words.speak_sidebar(html, "languages/ja/toy.html", tmp_path, pages | own)
     assert "実践では" in done
     assert 'href="toy.html" class="sidebar-item-text sidebar-link active" aria-current="page"' in done

@@ -109,15 +109,19 @@ def test_the_page_of_a_language_has_the_figure_with_its_words_and_its_lessons(tm
     assert html.index("日本語") < html.index('id="live"') < html.index("live/live.js") < html.index("<p>Text")
     assert '"../languages/ja/attention.html"' in html and '"../decoding.html"' in html
     assert "（終わり）" in html and "90%" in html and "(end)" not in html
+    boxes = re.findall(r"<title>([^:]*): .*?</title>.*?<text[^>]*>([^<]*)", html)
+    assert ("feed-forward", "フィードフォワード") in boxes and ("+ positions", "+ 位置") in boxes
+    assert not [said for _, said in boxes if said.isascii()] and ">メモリへのアテンション<" in html
     page.write_text("<p>Text")
     with pytest.raises(SiteError, match="ja.html: no title block"):
         front.with_figure(page, TOLD, tmp_path)
 
 
 def test_every_claim_is_a_link_with_a_name(page):
-    cells = re.findall(r'<a href="claims.html#claim-(\d+)" data-status="([^"]+)" aria-label="Claim \1, ', page)
-    every = [claim["verdict"] for part in CLAIMS.values() for claim in part]
-    assert [status for _, status in cells] == every and [int(n) for n, _ in cells] == [*range(1, len(every) + 1)]
+    cells = re.findall(r'<a href="claims.html#claim-([\w-]+)" data-status="([^"]+)" aria-label="Claim (\d+), ', page)
+    claims = [claim for part in CLAIMS.values() for claim in part]
+    every = [claim["verdict"] for claim in claims]
+    assert cells == [(claim["id"], claim["verdict"], str(n)) for n, claim in enumerate(claims, 1)]
     counts = {text: int(n) for n, text in re.findall(r'aria-hidden="true">(\d+)</span> ([^<]+)</li>', page)}
     assert counts == {front.STATUS[v]: every.count(v) for v in front.STATUS}
     assert set(every) == set(front.STATUS)
@@ -151,14 +155,17 @@ ROWS = '<h3>Part</h3>\n<div class="sd-table"><table><tr>\n<td>{}</td>\n<td>text<
 CLAIMS_PAGE = "<head></head><body>" + ROWS.format(1) + '<h2 id="the-claims">All</h2>' + ROWS.format(1) + ROWS.format(2)
 
 
+TWO_CLAIMS = [{"id": "a", "verdict": "shown"}, {"id": "b", "verdict": "not seen"}]
+
+
 def test_rows_of_claims_get_addresses():
-    marked = front.mark_claims(CLAIMS_PAGE, ["shown", "not seen"])
+    marked = front.mark_claims(CLAIMS_PAGE, TWO_CLAIMS)
     facts = PageFacts(marked)
-    assert facts.ids == ["the-claims", "claim-1", "claim-2"] and facts.links == ["#claim-1", "#claim-2"]
-    assert re.findall(r'<tr id="claim-(\d)" data-status="([^"]*)"', marked) == [("1", "shown"), ("2", "not seen")]
+    assert facts.ids == ["the-claims", "claim-a", "claim-b"] and facts.links == ["#claim-a", "#claim-b"]
+    assert re.findall(r'<tr id="claim-(\w)" data-status="([^"]*)"', marked) == [("a", "shown"), ("b", "not seen")]
     assert '<option value="not seen">not seen (1)</option>' in marked and '<p class="claims-choice" hidden>' in marked
     with pytest.raises(SiteError, match="2 rows for 3 claims"):
-        front.mark_claims(CLAIMS_PAGE, ["shown"]*3)
+        front.mark_claims(CLAIMS_PAGE, [*TWO_CLAIMS, TWO_CLAIMS[0]])
 
 
 def test_on_the_site_claims_stand_before_their_calculations():
@@ -186,7 +193,7 @@ choose("not seen")
 const parts = [...document.querySelectorAll("h3, .sd-table")].map((part) => part.hidden)
 choose("")
 choose("not seen")
-location.hash = "claim-1"
+location.hash = "claim-a"
 await new Promise((done) => addEventListener("hashchange", done))
 shown()
 return [parts, select.closest("p").hidden, ...seen]"""
@@ -195,11 +202,11 @@ return [parts, select.closest("p").hidden, ...seen]"""
 def test_claims_of_one_status_are_shown(browser, tmp_path):
     (tmp_path / "site_libs").mkdir()
     (tmp_path / "site_libs/claims.js").write_text((ROOT / "tools/site_libs/claims.js").read_text())
-    (tmp_path / "page.html").write_text(front.mark_claims(CLAIMS_PAGE, ["shown", "not seen"]))
+    (tmp_path / "page.html").write_text(front.mark_claims(CLAIMS_PAGE, TWO_CLAIMS))
     browser.open((tmp_path / "page.html").as_uri())
-    both = ["claim-1", "claim-2"]
+    both = ["claim-a", "claim-b"]
     hidden = [False, False, True, True, False, False]
-    assert browser.play(CHOOSE) == [hidden, False, ["claim-2"], both, ["claim-2"], both]
+    assert browser.play(CHOOSE) == [hidden, False, ["claim-b"], both, ["claim-b"], both]
 
 
 # ---- the README's pictures

@@ -208,7 +208,7 @@ def test_a_cell_is_painted_by_keys(found):
     assert place == 2*6 + 3 and stops == 1           # the grid is one stop of the Tab key
     expected = weights_of(data, {'rows': rows, 'fill': 0})
     assert [cell.lstrip('!') for cell in cells] == shown(expected.flatten().tolist())
-    assert said.startswith('Leaks: 1, missing: 0.') and '3 “the” gets' in said and '4 “dog”' in said
+    assert said.startswith('Leaks: 1, missing: 0.') and 'query 3 “the” gives' in said and 'to key 4 “dog”' in said
 
 
 def test_the_clock_is_the_table(found):

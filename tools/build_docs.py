@@ -21,7 +21,7 @@ from smalldocs.markdown import split_front_matter
 from smalldocs.site import build as render_site
 
 from apidoc import DocFilter
-from site_access import add_access, in_their_words
+from site_access import add_access
 from site_checks import check_parts, check_site
 from notebooks import text_of
 from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course, rewrite_cells
@@ -46,7 +46,7 @@ from site_rewrites import (
 from site_math import set_formulas
 from site_search import add_search, write_index
 from site_slim import bring_styles, slim_page, slim_styles
-from site_words import add_scripts, speak_sidebar, write_words
+from site_words import add_scripts, in_their_words, speak_sidebar, write_words
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 

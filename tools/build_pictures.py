@@ -1,14 +1,9 @@
-"""Take the README's pictures of the built site, and the card beside links to it, which `tools/share.svg` draws:
-`python tools/build_pictures.py`, after `make docs`, with chromium."""
-from pathlib import Path
-
+"""Take the README's pictures of the built site: `python tools/build_pictures.py`, after `make docs`, with chromium."""
 from nbdev.config import get_config
 from PIL import Image
 
 from browser import Browser, served
 
-TOOLS = Path(__file__).parent
-FONT = "[...document.fonts].every(font => font.status === 'loaded')"
 ALONE = """
 document.head.insertAdjacentHTML("beforeend", `<style>
 body > *, main > :not(.front-first), .front-words { display: none !important }
@@ -31,15 +26,12 @@ def photograph(browser, page, file, width, height, there, change=""):
 
 
 def main():
-    "The card, the first screen, and the live figure alone, with all heads of the attention to the memory."
+    "The first screen, and the live figure alone, with all heads of the attention to the memory."
     cfg, live = get_config(), "document.querySelector('#live .live-looked')"
     images = cfg.nbs_path / "images"
-    with Browser() as browser:
-        with served(TOOLS) as address:
-            photograph(browser, f"{address}/share.svg", TOOLS / "site_libs/share.png", 1200, 630, FONT)
-        with served(cfg.doc_path) as address:
-            photograph(browser, f"{address}/index.html", images / "site.png", 1280, 836, live)
-            photograph(browser, f"{address}/index.html", images / "live.png", 1060, 900, live, ALONE)
+    with Browser() as browser, served(cfg.doc_path) as address:
+        photograph(browser, f"{address}/index.html", images / "site.png", 1280, 836, live)
+        photograph(browser, f"{address}/index.html", images / "live.png", 1060, 900, live, ALONE)
 
 
 if __name__ == "__main__":

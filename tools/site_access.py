@@ -4,17 +4,6 @@ rest."""
 import re
 from html import escape, unescape
 
-FRAME = {  # words around the text, in the languages of pages
-    "To the text": {"ja": "本文へ", "zh": "跳到正文", "ko": "본문으로"},
-    "On this page": {"ja": "このページの内容", "zh": "本页内容", "ko": "이 페이지의 내용"},
-    "Back to top": {"ja": "先頭へ戻る", "zh": "回到顶部", "ko": "맨 위로"},
-    "View source": {"ja": "ソースを見る", "zh": "查看源文件", "ko": "소스 보기"},
-    "Report an issue": {"ja": "問題を報告する", "zh": "报告问题", "ko": "문제 알리기"},
-    "Code": {"ja": "コード", "zh": "代码", "ko": "코드"},
-    "Glossary": {"ja": "用語集", "zh": "术语表", "ko": "용어집"},
-    "Search": {"ja": "検索", "zh": "搜索", "ko": "검색"},
-}
-FRAMED = re.compile(rf'(?<=>)( ?)({"|".join(FRAME)})(?=</(?:a|h2|summary|span)>)|(?<=placeholder=")()(Search)')
 LANG = re.compile(r'<html lang="([a-z]+)')
 CONTENTS = re.compile(r'<nav id="TOC".*?(<ul>.*</ul>)\s*</nav>', re.S)
 TITLE_BLOCK = re.compile(r'<header id="title-block-header".*?</header>', re.S)
@@ -52,12 +41,6 @@ def add_access(html):
     html = html.replace(TO_TOP, 'href="#"').replace('role="img"></i>', 'aria-hidden="true"></i>')
     html = name_landmarks(html)
     return TABLE.sub(lambda m: readable(m[0]), html)
-
-
-def in_their_words(html):
-    "The frame of a page in the page's language."
-    lang = LANG.search(html)[1]
-    return FRAMED.sub(lambda m: (m[1] or "") + FRAME[m[2] or m[4]].get(lang, m[2] or m[4]), html)
 
 
 def add_skip_link(html):

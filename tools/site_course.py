@@ -1,5 +1,5 @@
 """What makes a course of the site: places for ticks at the exercises and in the sidebar, which `site_libs/progress.js`
-fills; links between a lesson and its section in other languages; and the blank course to download."""
+fills; and the blank course to download."""
 import json
 import re
 import shutil
@@ -10,13 +10,12 @@ from functools import cache
 from importlib import import_module
 
 from notebooks import text_of
-from site_rewrites import LANGS, SiteError
+from site_rewrites import SiteError
 
 EXERCISE = re.compile(r"^\*\*(\w+\.\d+)(?= )", re.M)  # the title of an exercise, at the start of a line
 HEADING = re.compile(r"^## (?:Exercises|練習問題|练习|연습 문제)$", re.M)
 LISTED = re.compile(r"<pre><code> *minutes  level  kind .*?</code></pre>", re.S)
 NOT_BEGUN = re.compile(r'"text/plain": \[?"\d\d\w?\.\d+ ○ [^"]*"')
-TABSET = re.compile(r"^(:::+) \{\.panel-tabset\}\s+## English$.*?^\1$", re.M | re.S)  # the summary in four languages
 
 
 def exercises_of(cfg):
@@ -44,18 +43,9 @@ def minutes_in(lib, nbs):
 # ---- notebooks, as nbdev has processed them
 
 def mark_course(work, lessons):
-    "Mark the exercises of every lesson, in each of its languages, and link the lesson to its translations."
-    for path in sorted(work.glob("*_*.ipynb")):
-        ids, others = lessons.get(path.name.partition("_")[0], []), translated(work, path.name)
-        rewrite_cells(path, mark_lesson, ids, others)
-        for name in others.values():
-            rewrite_cells(work / name, mark_lesson, ids, {})
-
-
-def translated(work, name):
-    "A lesson's translations, in the order of the tabs: `{'한국어': 'languages/ko/01_attention.ipynb'}`."
-    names = {title: f"languages/{lang[:2]}/{name}" for title, lang in LANGS.items()}
-    return {title: other for title, other in names.items() if (work / other).exists()}
+    "Mark the exercises of every lesson, in each of its languages."
+    for path in [*work.glob("*_*.ipynb"), *work.glob("languages/*/*_*.ipynb")]:
+        rewrite_cells(path, mark_lesson, lessons.get(path.name.partition("_")[0], []))
 
 
 def rewrite_cells(path, mark, *args):
@@ -68,19 +58,14 @@ def rewrite_cells(path, mark, *args):
     path.write_text(json.dumps(nb, ensure_ascii=False))
 
 
-def mark_lesson(cells, ids, others):
-    """A place for a tick at each exercise, one for their count, and the links to the other languages; that a reader has
-    not begun an exercise is told in Jupyter alone."""
+def mark_lesson(cells, ids):
+    "A place for a tick at each exercise, and for their count; that one is not begun yet is told in Jupyter alone."
     for cell in cells:
         if NOT_BEGUN.search(json.dumps(cell.get("outputs", ""), ensure_ascii=False)):
             cell["outputs"] = []
     if ids:
         mark_exercises(cells, ids)
         rewrite_texts(cells, lambda text: HEADING.sub(lambda m: f"{m[0]}\n\n{count_of(ids)}", text))
-    if others:
-        links = [f"[{title}]({name}){{lang={LANGS[title]}}}" for title, name in others.items()]
-        line = f"::: {{.languages}}\nThis lesson in {' · '.join(links)}\n:::"
-        rewrite_texts(cells, lambda text: TABSET.sub(lambda m: f"{m[0]}\n\n{line}", text, count=1))
 
 
 def rewrite_texts(cells, change):

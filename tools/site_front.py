@@ -13,7 +13,7 @@ from site_course import minutes_of
 from site_map import figure_map
 from site_reference import colab
 from site_rewrites import SiteError
-from site_words import translations
+from site_words import general, words_at
 
 TEMPLATE = Path(__file__).parent / "front.html"
 BAR = re.compile(r'<nav [^>]*quarto-secondary-nav.*?(?=</header>)', re.S)  # on a phone, to open the sidebar
@@ -53,7 +53,7 @@ def add_front(cfg, out):
         return
     parts = json.loads(file.read_text())["claims"]
     index, claims, sentences = (out / name for name in ("index.html", "claims.html", "site_libs/live/sentences.json"))
-    claims.write_text(mark_claims(claims.read_text(), [claim["verdict"] for part in parts.values() for claim in part]))
+    claims.write_text(mark_claims(claims.read_text(), [claim for part in parts.values() for claim in part]))
     first = json.loads(sentences.read_text())["first"]
     index.write_text(first_screen(index.read_text(), parts, figure(first), minutes_of(cfg), cfg))
     for page in (out / "languages").glob("*.html"):
@@ -154,7 +154,7 @@ def figure(told, to_root="", page_of=str, words=None):
     said = [word + f"<small>{say('{n} %').format(n=round(100*share))}</small>" for word, share in zip(target, shares)]
     pieces = np.add.reduceat(np.mean(told["maps"]["cross"][-1], 0)/1000, columns, 1)
     weights = np.add.reduceat(pieces, rows)/np.diff([*rows, len(pieces)])[:, None]
-    drawn = figure_map(None, to_root, page_of, stations=True)
+    drawn = figure_map(None, to_root, page_of, stations=True, say=say)
     lesson = f'<a href="{to_root}{page_of("attention.html")}">{say("Lesson {n}").format(n="01")} →</a>'
     return f'''<div id="live" class="live" data-base="{to_root}site_libs/live/">
 <div class="live-figure">
@@ -210,7 +210,9 @@ def with_figure(page, told, out):
     "The page of a language, which begins with the live figure; boxes lead to lessons in it, if there are any."
     def page_of(lesson):
         return f"languages/{page.stem}/{lesson}" if (out / "languages" / page.stem / lesson).exists() else lesson
-    live = figure(told, "../", page_of, translations(page.stem)) + LIVE_SCRIPT
+    words = general(page.stem)["words"]
+    words = {text.lower(): said for text, said in words.items()} | words | words_at("figure", page.stem)
+    live = figure(told, "../", page_of, words) + LIVE_SCRIPT
     html, found = TITLE_END.subn(lambda m: m[0] + live, page.read_text(), count=1)
     if not found:
         raise SiteError(f"{page.name}: no title block")
@@ -228,7 +230,7 @@ def claim_cells(parts):
             number += 1
             said = f"Claim {number}, {STATUS[claim['verdict']]}: {claim['claim']}"
             inside.append(
-                f'<li><a href="claims.html#claim-{number}" data-status="{claim["verdict"]}" '
+                f'<li><a href="claims.html#claim-{claim["id"]}" data-status="{claim["verdict"]}" '
                 f'aria-label="{escape(said)}">{number}</a></li>'
             )
         cells.append(f'<li><ol aria-label="{escape(part)}">{"".join(inside)}</ol></li>')
@@ -257,17 +259,18 @@ def claims_first(cells):
     cells[:] = [cell for name in order for cell in sections[name]]
 
 
-def mark_claims(html, found):
+def mark_claims(html, claims):
     "An address for the row of each claim, to which its number leads, and a choice of the status that is shown."
     before, start, tables = html.partition('id="the-claims"')
-    verdicts = iter(found)
+    if (count := len(ROW.findall(tables))) != len(claims):
+        raise SiteError(f"claims.html: {count} rows for {len(claims)} claims")
+    left = iter(claims)
 
     def mark(m):
-        return f'<tr id="claim-{m[2]}" data-status="{next(verdicts, "")}">{m[1]}<a href="#claim-{m[2]}">{m[2]}</a>'
-    tables, count = ROW.subn(mark, tables)
-    if count != len(found):
-        raise SiteError(f"claims.html: {count} rows for {len(found)} claims")
-    tables = tables.replace("</h2>", f"</h2>{choice(found)}", 1)
+        claim = next(left)
+        place = f"claim-{claim['id']}"  # which stays when there are more claims
+        return f'<tr id="{place}" data-status="{claim["verdict"]}">{m[1]}<a href="#{place}">{m[2]}</a>'
+    tables = ROW.sub(mark, tables).replace("</h2>", f"</h2>{choice([claim['verdict'] for claim in claims])}", 1)
     return f"{before}{start}{tables}".replace("</head>", f"{CLAIMS_SCRIPT}</head>", 1)
 
 

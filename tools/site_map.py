@@ -45,9 +45,10 @@ def figure_map(
     to_root,  # From that page to the site's first folder: empty, or `../`
     page_of=str,  # From the page of a lesson to the one that its boxes lead to
     stations=False,  # Shall each box say what it is, for the script of the live figure?
+    say=str,  # From what stands in a box to the same in the reader's language; a box's title stays English
 ):  # An `<svg>` of less than 15 kB
     "Draw figure 1; one unit is a pixel."
-    draw = Drawing(LIT.get(current, ()), current, to_root, page_of, stations)
+    draw = Drawing(LIT.get(current, ()), current, to_root, page_of, stations, say)
     encoder = draw.stack(LEFT, -1, "source", ("self-attention",))
     decoder = draw.stack(RIGHT, 1, "target", ("masked self-attention", "attention to memory"))
     draw.memory(encoder, decoder)
@@ -58,8 +59,9 @@ def figure_map(
 class Drawing:
     "The map while it is drawn, from the bottom to the top: heights are counted from the ground."
 
-    def __init__(self, lit, current, to_root, page_of, stations):
-        self.lit, self.current, self.to_root, self.page_of, self.stations = lit, current, to_root, page_of, stations
+    def __init__(self, lit, current, to_root, page_of, stations, say):
+        self.lit, self.current, self.to_root, self.page_of = lit, current, to_root, page_of
+        self.stations, self.say = stations, say
         self.side, self.sublayer = "encoder", 0  # where a box is that is drawn now
         self.lines = {"": "", "query": "", "key": "", "value": ""}  # one path for each colour
         self.shapes, self.linked = [], set()
@@ -80,7 +82,7 @@ class Drawing:
 
     def text(self, x, y, text, kind=""):
         name = kind and f' class="{kind}"'
-        self.shapes.append(f'<text{name} x="{x:g}" y="{HEIGHT - y:g}">{text}</text>')
+        self.shapes.append(f'<text{name} x="{x:g}" y="{HEIGHT - y:g}">{self.say(text)}</text>')
 
     def link(self, part, x, y, text, width=2*HALF, height=20, kind="box"):
         "A box that is a link; the keyboard stops only at the first of those that lead to one lesson."

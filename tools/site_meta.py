@@ -1,6 +1,5 @@
 """What others show of a page: search engines its title and that it is a course, chats and social networks a card with
-the lesson's name, browsers the colour of their frame, phones an icon. The card of all other pages is
-`site_libs/share.png`."""
+the lesson's name, or the project's, browsers the colour of their frame, phones an icon."""
 import json
 import re
 from functools import cache
@@ -61,8 +60,9 @@ def card_of(page, title):
 
 
 def write_cards(out):
-    "The icon, and a card for each lesson, with its number and its name."
+    "The icon, a card for each lesson, with its number and its name, and one for all other pages."
     icon().save(out / "site_libs/icon.png", optimize=True)
+    card("transformer_nb", NAME).save(out / CARD, optimize=True)
     (out / "site_libs/cards").mkdir()
     for path in out.glob("*.html"):
         title = unescape(TITLE.search(path.read_text())[1])

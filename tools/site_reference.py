@@ -1,6 +1,6 @@
 """What makes the site a reference: each page again as Markdown (`attention.html.md`), `llms.txt`, the addresses that
 search engines ask for, the page for what is not there, and at the top of each lesson its links (Colab, notebook,
-source), the paper's sections and the map.
+source, its translations), the paper's sections and the map.
 
 smalldocs makes Markdown, too (`llms-txt`), but under other names, with each picture as a file once more, with the
 scripts of the viewers in the text, and with an index in the order of the alphabet. So only its converter is used."""
@@ -17,7 +17,7 @@ from smalldocs.markdown import split_front_matter
 from notebooks import GROUND, read, text_of
 from site_course import minutes_of
 from site_map import LIT, figure_map
-from site_rewrites import number_of, outside_code
+from site_rewrites import LANGS, number_of, outside_code, same_lesson
 
 PAPER = "https://arxiv.org/html/1706.03762v7"
 COLAB = "https://colab.research.google.com/github"
@@ -43,7 +43,8 @@ def add_reference(html, page, to_root, cfg, renamed):
         return html
     html = DESCRIPTION.sub(lambda m: m[1] + link_sections(m[2]) + m[3], html, count=1)
     html = add_steps(html, STEP.findall(html))
-    return html.replace(ROOM, f"{lesson_links(page, name, to_root, cfg)}</header>{lesson_map(page, to_root)}", 1)
+    links = lesson_links(page, name, to_root, cfg, renamed)
+    return html.replace(ROOM, f"{links}</header>{lesson_map(page, to_root)}", 1)
 
 
 def is_lesson(name):
@@ -91,17 +92,20 @@ def add_steps(html, steps):
     return TITLE_BLOCK.sub(lambda m: m[0] + line, html, count=1)
 
 
-def lesson_links(page, name, to_root, cfg):
-    "How long a lesson takes, and where else it can be had."
+def lesson_links(page, name, to_root, cfg, renamed):
+    "How long a lesson takes, in which languages there is it, and where else it can be had."
     read, whole = minutes_of(cfg).get(number_of(name), (0, 0))
-    takes = f"<span>{read} min, {whole} with exercises</span>" if read else ""
+    about = f"<span>{read} min, {whole} with exercises</span>" if read else ""
+    same = same_lesson(page, renamed)
+    about += "".join(f'<a class="language" href="{same[lang]}" lang="{lang}">{title}</a>'
+                     for title, lang in LANGS.items() if lang != "en" and lang in same)
     links = {
         "Open in Colab": f'href="{colab(name, cfg)}"',
         "Download notebook": f'href="{to_root}notebooks/{name}" download',
         "View source": f'href="{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/{name}"',
         "As Markdown": f'href="{Path(page).name}.md"',
     }
-    return f'<p class="lesson-links">{takes}{"".join(f"<a {link}>{text}</a>" for text, link in links.items())}</p>'
+    return f'<p class="lesson-links">{about}{"".join(f"<a {link}>{text}</a>" for text, link in links.items())}</p>'
 
 
 def lesson_map(page, to_root):

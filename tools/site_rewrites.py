@@ -13,6 +13,7 @@ LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "
 
 
 FOLD = rf"^<details(?: open)?><summary>(?:In short|{'|'.join(LANGS)})</summary>$.*?^</details>$"
+WHOLE = re.compile(r"\n\n\[[^\]]*\]\(\S*languages/\S*\)$")  # of a lesson: the site has its languages above it
 FOLDS = re.compile(rf"(?:{FOLD}\n*)+", re.M | re.S)
 
 
@@ -30,7 +31,7 @@ def tabs_of(cells, name, renamed):
     "Folds of one text in several languages, which can be read in Jupyter and on GitHub, become tabs of `name`."
     def tabs(m):
         found = re.findall(r"<summary>(.*?)</summary>$(.*?)^</details>$", m[0], re.M | re.S)
-        found = [("English" if title == "In short" else title, text.strip()) for title, text in found]
+        found = [("English" if title == "In short" else title, WHOLE.sub("", text.strip())) for title, text in found]
         parts = [f"## {title}\n\n{to_translations(text, LANGS[title], name, renamed)}\n\n" for title, text in found]
         return f"::: {{.panel-tabset}}\n\n{''.join(parts)}:::\n\n"
     for cell in cells:
@@ -131,11 +132,16 @@ def source_of(name):
     return re.sub(r"^(languages/\w\w)(/.*)?\.ipynb$", lambda m: m[1] + (m[2] + ".json" if m[2] else ""), name)
 
 
-def add_alternates(html, page, doc_url, renamed):
-    "Tell search engines where the same lesson stands in other languages."
+def same_lesson(page, renamed):
+    "A lesson's page in each language that has it: `{'en': 'attention.html', 'ja': 'languages/ja/attention.html'}`."
     lesson = re.sub(r"^languages/\w\w/", "", page)
     pages = {new.replace(".ipynb", ".html"): language_of(old) or "en" for old, new in renamed.items()}
-    same = {lang: name for name, lang in pages.items() if re.sub(r"^languages/\w\w/", "", name) == lesson}
+    return {lang: name for name, lang in pages.items() if re.sub(r"^languages/\w\w/", "", name) == lesson}
+
+
+def add_alternates(html, page, doc_url, renamed):
+    "Tell search engines where the same lesson stands in other languages."
+    same = same_lesson(page, renamed)
     if len(same) < 2:
         return html
     links = "".join(f'<link rel="alternate" hreflang="{lang}" href="{doc_url.rstrip("/")}/{name}">'

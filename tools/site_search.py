@@ -17,7 +17,7 @@ SENTENCE = re.compile(r"[.:?!](?= )|[。？！]")
 OTHERS = {"ja", "zh", "ko"}
 COMMON, EVERYWHERE = 20, 60  # pages that have a word: more, and it says nothing about a section, or about a page
 SKIPPED = {"pre", "script", "style", "svg", "nav", "button", "template", "figcaption", "footer"}
-NOT_READ = {"contents", "nav-tabs", "languages", "lesson-steps", "lesson-links", "lesson-map", "cell-output-display",
+NOT_READ = {"contents", "nav-tabs", "lesson-steps", "lesson-links", "lesson-map", "cell-output-display",
     "quarto-back-to-top"}
 BLOCKS = {"p", "li", "td", "th", "tr", "div", "summary", "section", "br", "dd", "dt"}
 HEADINGS = {"h2", "h3", "h4", "h5", "h6"}
@@ -29,6 +29,7 @@ SEARCH_BOX = (
     '<div class="search-results" hidden><p role="status"></p><ol></ol></div></div>'
 )
 REFERENCE, ASIDE, LESSON = .15, .2, 1  # how much a page counts
+LISTS = "names.html", "commands.html"  # of these all is shown, though a cell has put it out
 
 # ---- pages
 
@@ -43,8 +44,8 @@ class Prose:
     exercise is a section of its own, without its hints and its solution. What stands there in another language is kept
     apart, `{"ja": sections}`."""
 
-    def __init__(self, html):
-        page = document_fromstring(html)
+    def __init__(self, html, not_read=NOT_READ):
+        page, self.not_read = document_fromstring(html), not_read
         self.title, self.sections, self.others = "", [["", "", ""]], {}
         self.lang, self.section = page.get("lang"), self.sections[0]  # whose text is read
         self.read(page.find(".//main"))
@@ -52,7 +53,7 @@ class Prose:
     def read(self, element, place="text", is_read=True):
         "Read an element; `place` is where its words go: the title, a heading, or the text of a section."
         names = {element.get("id"), *element.get("class", "").split()}
-        is_read = is_read and element.tag not in SKIPPED and NOT_READ.isdisjoint(names)
+        is_read = is_read and element.tag not in SKIPPED and self.not_read.isdisjoint(names)
         if self.lang == "en" and element.get("lang", "")[:2] in OTHERS:
             return self.read_other(element, place, is_read)
         if element.tag in HEADINGS and element.get("data-anchor-id"):
@@ -98,13 +99,14 @@ class Prose:
 def write_index(out, renamed):
     "Replace smalldocs' index in the folder of the finished site; its pages are named by their notebooks in `renamed`."
     hrefs = {posixpath.splitext(page)[0] + ".html": weight_of(notebook) for notebook, page in renamed.items()}
-    pages = {href: Prose((out / href).read_text()) for href in hrefs}
+    pages = {href: Prose((out / href).read_text(), NOT_READ - {"cell-output-display"} if href in LISTS else NOT_READ)
+             for href in hrefs}
     titles = other_titles(out / "index.html")
     for name, chosen in by_language(pages).items():
         common = [common_words(chosen.values(), most) for most in (COMMON, EVERYWHERE)]
         index = [
             {"href": href, "weight": hrefs[href], "titles": [tidy(pages[href].title), *titles.get(href, [])],
-             "sections": condensed(sections, *common, MORE if hrefs[href] == LESSON else FEW)}
+             "sections": condensed(sections, *common, MORE if hrefs[href] == LESSON else FEW, href in LISTS)}
             for href, sections in chosen.items()
         ]
         text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
@@ -149,12 +151,12 @@ def common_words(pages, most):
     return {word for word, n in count.items() if n > most}
 
 
-def condensed(sections, common, everywhere, more=MORE):
+def condensed(sections, common, everywhere, more=MORE, whole=False):
     """The sections of a page, `[id, heading, the beginning of its text, words]`: the words are those that are not
     common and come first on this page. What stands above the first heading tells of the page: more words count."""
     out, seen = [], set(everywhere)
     for id, heading, text in sections:
-        heading, (shown, rest) = tidy(heading), cut(tidy(text), SHOWN if id else SUMMARY)
+        heading, (shown, rest) = tidy(heading), cut(tidy(text), LIMIT if whole else SHOWN if id else SUMMARY)
         seen.update(words(shown))
         kept = ""
         for word in words(rest):

@@ -1,7 +1,7 @@
-"""What stands around the text, in the language of the page. The words that scripts show: a script gives each text to
-`say`, which finds it in `site_libs/words.ja.js` or its like. Only pages of that language load such a file; the build
-writes it from the translations in `transformer_nb/assets/languages`. And the sidebar: titles in that language, and
-links to the lessons that are translated."""
+"""What stands around the text, in the language of the page, from `general.json` in `transformer_nb/assets/languages`.
+The words that scripts show: a script gives each text to `say`, which finds it in `site_libs/words.ja.js` or its like,
+which only pages of that language load. The frame: buttons, and the sidebar, whose titles are in that language and whose
+links lead to the lessons that are translated."""
 import json
 import posixpath
 import re
@@ -24,15 +24,21 @@ def said_in(folder):
     return list(dict.fromkeys(text for script in scripts for _, text in SAID.findall(script)))
 
 
-def translations(code):
-    "The general words in a language."
-    return json.loads((TRANSLATIONS / code / "general.json").read_text(encoding="utf-8"))["words"]
+@cache
+def general(code):
+    "The words of no lesson in a language: `words` by their English, what stands on the `site` by its place and name."
+    return json.loads((TRANSLATIONS / code / "general.json").read_text(encoding="utf-8"))
+
+
+def words_at(place, code):
+    "The words of one place of the site, `frame` or `figure`, in a language, by the English ones."
+    return {said["en"]: said[code] for id, said in general(code)["site"].items() if id.startswith(f"{place}/")}
 
 
 def write_words(out):
     "Write into the site's folder `out` a script for each language, with the words that all other scripts show."
     for code in CODES:
-        table = translations(code)
+        table = general(code)["words"]
         words = {text: table[text] for text in said_in(SITE_LIBS) if text in table}
         script = f"globalThis.translations = {json.dumps(words, ensure_ascii=False, separators=(',', ':'))}\n"
         (out / f"site_libs/words.{code}.js").write_text(script, encoding="utf-8")
@@ -47,26 +53,20 @@ def add_scripts(html, to_root):
     return html.replace("</head>", f"{tags}</head>", 1)
 
 
+# ---- the frame
+
+def in_their_words(html):
+    "The frame of a page in the page's language."
+    code = LANG.search(html)[1]
+    if code not in CODES:
+        return html
+    words = words_at("frame", code)
+    framed = rf"""((?:>|placeholder=") ?)({"|".join(map(re.escape, words))})(?=</(?:a|h2|summary|span)>|" aria-label)"""
+    return re.sub(framed, lambda m: m[1] + words[m[2]], html)
+
+
 # ---- the sidebar
 
-SECTIONS = {
-    "Front page": {"ja": "トップページ", "zh": "首页", "ko": "첫 페이지"},
-    "Before you start": {"ja": "はじめに", "zh": "开始之前", "ko": "시작하기 전에"},
-    "§3 The model": {"ja": "§3 モデル", "zh": "§3 模型", "ko": "§3 모델"},
-    "§4 Why self-attention": {
-        "ja": "§4 なぜ自己アテンションか", "zh": "§4 为什么用自注意力", "ko": "§4 왜 셀프 어텐션인가",
-    },
-    "§5 Training": {"ja": "§5 学習", "zh": "§5 训练", "ko": "§5 학습"},
-    "§6 Results": {"ja": "§6 結果", "zh": "§6 结果", "ko": "§6 결과"},
-    "In practice": {"ja": "実践では", "zh": "实践中", "ko": "실전에서"},
-    "Beside the path": {"ja": "本筋の外", "zh": "主线之外", "ko": "본문 밖에서"},
-    "Further questions": {"ja": "さらなる疑問", "zh": "更多问题", "ko": "더 깊은 질문"},
-    "Workshop: what the library can do more": {
-        "ja": "工房：ライブラリの内側", "zh": "工坊：程序库", "ko": "작업실: 라이브러리",
-    },
-    "Reference": {"ja": "リファレンス", "zh": "参考", "ko": "참고 자료"},
-}
-SECTION = re.compile(rf'(?<=<span class="menu-text">)({"|".join(map(re.escape, SECTIONS))})(?=</span>)')
 ENTRY = re.compile(
     r'href="([^"#:]*)" class="(sidebar-item-text sidebar-link)"><span class="menu-text">(\d\d\w? )?([^<]*)'
 )
@@ -97,7 +97,7 @@ def speak_sidebar(html, page, nbs, renamed):
             path.append((own, title))
         css = f'{css} active" aria-current="page' if target == page else css
         return f'href="{posixpath.relpath(target, folder)}" class="{css}"><span class="menu-text">{title}'
-    html = SIDEBAR.sub(lambda m: ENTRY.sub(entry, SECTION.sub(lambda s: SECTIONS[s[1]][code], m[0])), html, count=1)
+    html = SIDEBAR.sub(lambda m: ENTRY.sub(entry, m[0]), html, count=1)
     at = next((i for i, (name, _) in enumerate(path) if name == page), None)
     if at is None:
         return html, []

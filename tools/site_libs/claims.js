@@ -14,7 +14,7 @@
     }
   }
 
-  // An address such as #claim-12 leads to a row that may be hidden
+  // An address such as #claim-shift leads to a row that may be hidden
   function follow() {
     const row = document.getElementById(location.hash.slice(1))
     if (!row?.hidden) return

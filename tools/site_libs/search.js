@@ -174,8 +174,9 @@
   // A part of a text, cut between words, around the first word that it has, which is marked
   function addText(place, text, words) {
     const names = words.flatMap((word) => word.names)
-    const word = names.find((one) => plain(text).includes(one)) || ""
-    const at = plain(text).indexOf(word)
+    const small = text.toLowerCase() // letter by letter the text, which a plain one is not: it has three dots for …
+    const word = names.find((one) => small.includes(one)) || ""
+    const at = small.indexOf(word)
     const start = at + word.length > AROUND ? text.lastIndexOf(" ", at - 30) + 1 : 0
     const space = text.indexOf(" ", start + AROUND)
     const end = space < 0 ? text.length : Math.max(space, at + word.length)

@@ -61,7 +61,7 @@ const drawCell = (cell, place, open, meant, w) => {
 
 const placed = (words, i, j) => ({i: i + 1, query: words[i], j: j + 1, key: words[j]})
 const spoken = (words, faults) => faults.slice(0, 3).map(([i, j, w]) =>
-  say('{i} “{query}” gets {w} of {j} “{key}”', {...placed(words, i, j), w: short(w)})).join(say(', ')) +
+  say('query {i} “{query}” gives {w} to key {j} “{key}”', {...placed(words, i, j), w: short(w)})).join(say(', ')) +
   (faults.length > 3 ? say(', and more') : '')
 
 begin('masks', (me, {words, scores, meant, presets}) => {
@@ -93,4 +93,4 @@ begin('masks', (me, {words, scores, meant, presets}) => {
       leaks.length ? say('{leaks}.', {leaks: spoken(words, leaks)}) : missing ? '' : say('As it is meant.')))
   }
   start(0)
-})
+}, 'tnb-beside')

@@ -10,9 +10,11 @@ const add = (parent, tag, attributes = {}, text = '') => {
 const say = (text, values) => (translations[text] ?? text).replace(/{(\w+)}/g, (_, name) => values[name])
 const sum = numbers => numbers.reduce((a, b) => a + b, 0)
 
-// A widget is `me`: the places of controls and pictures, what is chosen (`at`), `tell` for words, `show` draws.
-const begin = (name, build) => document.querySelectorAll(`[data-widget=${name}]:not([data-ready])`).forEach(root => {
+// A widget is `me`: the places of controls and pictures, what is chosen (`at`), `tell` for words, `show` draws. The class
+// tnb-beside puts its one picture beside the controls, where there is room.
+const begin = (name, build, look = 'tnb-below') => document.querySelectorAll(`[data-widget=${name}]:not([data-ready])`).forEach(root => {
   root.dataset.ready = ''
+  root.classList.add(look)
   // Keys are for the widget alone, not for JupyterLab.
   root.onkeydown = e => e.stopPropagation()
   root.replaceChildren()

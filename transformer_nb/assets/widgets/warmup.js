@@ -45,4 +45,4 @@ begin('warmup', me => {
       say("The paper's base model (d_model 512, 4000 steps, dashed) has its peak at {paper}: ", found) +
       (Math.abs(peak / paper - 1) < 1e-9 ? say('the same.') : say('yours is {times} times that.', found)))
   }
-})
+}, 'tnb-beside')
