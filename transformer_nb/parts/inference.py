@@ -11,7 +11,7 @@ __all__ = ['TRACE_AFTER', 'LATEST', 'PAUSE', 'Past', 'CachedAttention', 'JoinedA
 # %% ../../nbs/parts/04_inference.ipynb #b1c7c981
 import sys
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
@@ -222,34 +222,48 @@ class KVCache:
             pool[:, :, :used] = pool[rows, :, order].transpose(1, 2)
 
 # %% ../../nbs/parts/04_inference.ipynb #infcore
-LATEST, PAUSE = 5, 30  # steps that are looked at; seconds until all threads are tried again
+LATEST, PAUSE = 5, 30  # steps whose median is looked at; seconds until it is looked at again
 
 class FewerThreads:
-    "One thread for a while, if the median of the latest steps had less than three quarters of the cores it asked for."
+    "One thread for a while, where it is much quicker than all: where other programs have the cores."
     def __init__(self):
-        self.cores, self.until = deque(maxlen=LATEST), 0.
+        self.alone, self.cores = False, []  # one thread now? the cores that the latest steps had
+        self.trial = None                   # the seconds of steps with all threads and with one, in turns
+        self.settled = 0.                   # nothing is looked at before this time
 
     @contextmanager
     def __call__(self):
         "Around a step on the CPU."
-        n = torch.get_num_threads()
-        alone = perf_counter() < self.until
+        n, alone = torch.get_num_threads(), self.alone
         if alone: torch.set_num_threads(1)
         began, used = perf_counter(), process_time()
         try: yield
         finally:
             if alone: torch.set_num_threads(n)
-            else: self.watch((process_time() - used)/(perf_counter() - began), n)
+            took = perf_counter() - began
+            if n > 1 and perf_counter() > self.settled: self.watch(took, (process_time() - used)/took, n)
 
     def watch(self,
-        cores:float, # Seconds of the processor that a step took for each second
-        n:int        # How many threads it had
+        took:float,  # Seconds of a step
+        cores:float, # Seconds of the processor that it took for each of them
+        n:int        # How many threads it may have
     ):
-        "Look at a step that had all threads."
+        "Look at a step: do cores seem to be missing? Then try one thread, and settle on the quicker way."
+        if self.trial:
+            self.trial[self.alone].append(took)
+            self.alone = not self.alone
+            if len(self.trial[True]) == LATEST: self.settle()
+            return
+        self.alone = False  # a pause is over
         self.cores.append(cores)
-        if n == 1 or len(self.cores) < LATEST or median(self.cores) >= .75*n: return
+        if len(self.cores) < LATEST: return
+        if median(self.cores) < .75*n: self.trial = {False: [], True: []}
         self.cores.clear()
-        self.until = perf_counter() + PAUSE
+
+    def settle(self):
+        "Which way was quicker? For a while it is the way."
+        with_all, with_one = (median(self.trial[alone]) for alone in (False, True))
+        self.alone, self.trial, self.settled = with_one < .7*with_all, None, perf_counter() + PAUSE
 
 # %% ../../nbs/parts/04_inference.ipynb #4d833cc3
 @contextmanager
