@@ -15,6 +15,7 @@ EXPECTED = {
     'linux': r'network namespaces are of Linux|Linux says|no limits on files|only where there is fork',
     'x86': r'needs an x86 CPU',
     'make': r'there is no program make',
+    'compiler': r'no C\+\+ compiler',  # which torch.compile calls
     'avx2': r'a processor without AVX2',
     'gpu': r'no GPU',
     'cpu alone': r'there is one$',  # the error of a machine without a GPU

@@ -232,7 +232,7 @@ def test_infinite_gradient_with_a_finite_loss(tmp_path):
 
 def test_early_stopping(tmp_path):
     # a rate at which nothing improves
-    patient = trainer(tmp_path, steps=400, save_every=1, warmup=1, lr_scale=50., patience=2)
+    patient = trainer(tmp_path, steps=400, save_every=1, warmup=1, lr_scale=10., patience=2)
     patient.fit(quiet=True)
     losses = [entry['val_loss'] for entry in patient.log]
     assert patient.step < 400 and losses.index(min(losses)) == len(losses) - 3

@@ -123,8 +123,7 @@ def test_every_claim_is_a_link_with_a_name(page):
     every = [claim["verdict"] for claim in claims]
     assert cells == [(claim["id"], claim["verdict"], str(n)) for n, claim in enumerate(claims, 1)]
     counts = {text: int(n) for n, text in re.findall(r'aria-hidden="true">(\d+)</span> ([^<]+)</li>', page)}
-    assert counts == {front.STATUS[v]: every.count(v) for v in front.STATUS}
-    assert set(every) == set(front.STATUS)
+    assert counts == {front.STATUS[v]: every.count(v) for v in every}  # a status that no claim has is not shown
 
 
 def test_every_status_has_a_colour():

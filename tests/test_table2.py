@@ -23,7 +23,6 @@ SMALL = {
                 'flops': 5e8, 'seeds': 1},
     'multi30k': {'test': 'test', 'sentences': 3, 'vocab_size': 300, 'batch_tokens': 256, 'flops': 5e8, 'seeds': 1},
     'factors': [0.5, 1.0],
-    'trial_seeds': 1,
     'marks': [0.5, 1.0],
 }
 OTHERS = [name for name in MODELS if name != 'Transformer']
@@ -112,7 +111,7 @@ def test_goes_on_where_it_stopped(table2, tmp_path, monkeypatch):
     monkeypatch.setattr(table2, 'one_run', one_run)
     table2.main(['--out', str(out), '--device', 'cpu'])
     second = json.loads(out.read_text())
-    assert second['tuning'][:4] == first['tuning'] and len(second['tuning']) == 6  # not made again
+    assert second['tuning'][:4] == first['tuning'] and len(second['tuning']) == 9  # not made again
     assert all(run in second['tuning'] for run in second['runs']) and len(second['runs']) == 3  # nor are trials
     table2.main(['--multi30k', 'somewhere', '--out', str(out), '--device', 'cpu'])
     results = json.loads(out.read_text())
@@ -124,7 +123,7 @@ def test_goes_on_where_it_stopped(table2, tmp_path, monkeypatch):
         [point['flops'] >= share * 5e8 for point, share in zip(run['curve'], table2.RECIPE['marks'])] == [True] * 2
         for run in results['runs']
     )
-    monkeypatch.setattr(table2, 'RECIPE', table2.RECIPE | {'warmup': 5})
+    monkeypatch.setattr(table2, 'RECIPE', table2.RECIPE | {'warmups': [5]})
     with pytest.raises(SystemExit, match='another recipe'): table2.main(['--out', str(out)])
 
 

@@ -242,7 +242,7 @@ def legend(claims):
     found = [claim["verdict"] for claim in claims]
     return "\n".join(
         f'<li><span data-status="{status}" aria-hidden="true">{found.count(status)}</span> {text}</li>'
-        for status, text in STATUS.items()
+        for status, text in STATUS.items() if status in found
     )
 
 
@@ -276,6 +276,6 @@ def mark_claims(html, claims):
 
 def choice(found):
     "Which claims are shown: by site_libs/claims.js, without which it stays hidden."
-    options = {"": f"all {len(found)} claims"} | {s: f"{text} ({found.count(s)})" for s, text in STATUS.items()}
+    options = {"": f"all {len(found)} claims"} | {s: f"{STATUS[s]} ({found.count(s)})" for s in STATUS if s in found}
     inside = "".join(f'<option value="{status}">{text}</option>' for status, text in options.items())
     return f'<p class="claims-choice" hidden><label>Show <select class="form-select">{inside}</select></label></p>'
