@@ -14,6 +14,7 @@ from statistics import median
 import torch
 
 from common import Experiment, cpu_name
+from train_speed import synchronize
 from transformer_nb.data.batching import make_batch
 from transformer_nb.experiments.table2 import MODELS, build_model, step_flops
 from transformer_nb.optimizer import adam
@@ -39,10 +40,10 @@ def training(name, length, tokens, device):
 
 def seconds_of(step, times, device):
     "Of one step: the mean of several in a row."
-    if device == 'cuda': torch.cuda.synchronize()
+    synchronize(device)
     start = time.perf_counter()
     for _ in range(times): step()
-    if device == 'cuda': torch.cuda.synchronize()
+    synchronize(device)
     return (time.perf_counter() - start)/times
 
 
@@ -66,13 +67,14 @@ def main():
     option('--tokens', type=int, nargs='+', help='of a side in a batch (512; on a GPU 512 and 25000)')
     option('--rounds', type=int, default=5, help='(5)')
     args = experiment.begin(tokens=[100], rounds=1)
-    gpu = args.device == 'cuda'
+    device = torch.device(args.device)
+    gpu = device.type == 'cuda'
     times = 1 if args.tiny else 20 if gpu else 5
     for threads in [1] if gpu else [1, 2]:
         torch.set_num_threads(threads)
         for tokens in args.tokens or ([512, 25_000] if gpu else [512]):
             experiment.keep({'machine': torch.cuda.get_device_name() if gpu else cpu_name(), 'threads': threads,
-                             'tokens': tokens, 'rows': measured(args.device, tokens, times, args.rounds)},
+                             'tokens': tokens, 'rows': measured(device, tokens, times, args.rounds)},
                             'machine', 'threads', 'tokens')
 
 

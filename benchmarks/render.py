@@ -93,7 +93,7 @@ def parts(runs):
         return f"{run['preset']}: {run['work']}{batch}"
     def cell(run, name):
         row = run['rows'].get(name)
-        return row and name != 'everything' and f"{row['time']:.2f} ({row['memory']:.2f})" or ''
+        return f"{row['time']:.2f} ({row['memory']:.2f})" if row else ''
     told = dict.fromkeys(f"{run['hardware']}, torch {run['torch']}, {run['dtype']}" for run in runs.values())
     return '; '.join(told) + '\n\n' + table(['time (memory) without it ÷ with it', *map(size, runs.values())], [
         [name, *(cell(run, name) for run in runs.values())] for name in names if name != 'everything'])
@@ -114,6 +114,18 @@ def decoding_of(preset, device, told=False):
     "The same for all runs of one shape of model (or of all) on one device, told to keep to some instructions or not."
     return lambda runs: decoding([run for run in runs.values() if run['device'] == device
                                   and preset in (run['preset'], None) and told == ('only' in run['hardware'])])
+
+
+def stream(runs):
+    "stream.json: seconds to the first translation, and lines a second after it."
+    run, = runs.values()
+    rows = {name: rounds for name, rounds in run['rows'].items() if 'first' in rounds[0]}
+    lines = table(['', 'first translation, s', 'lines a second', 'translations as ours'], [
+        [name, *(ranged([one[key] for one in rounds]) for key in ('first', 'lines_per_s')),
+         f"{run['as ours'][name]} of {run['lines']}"] for name, rounds in rows.items()])
+    says = ', '.join(f"`{name}` {ranged([one['says'] for one in rounds])} s" for name, rounds in run['rows'].items()
+                     if 'says' in rounds[0])
+    return f"{run['hardware']}, torch {run['torch']}\n\n{lines}\n\nDone after: {says}."
 
 
 def base_of(rows): return 'Marian' if 'Marian' in rows else next(iter(rows))
@@ -207,18 +219,6 @@ def parallel(runs):
         threads = '' if 'NVIDIA' in run['machine'] else f", {run['threads']} thread{'s'*(run['threads'] > 1)}"
         return f"{run['machine']}{threads}, {run['tokens']:,} tokens"
     return table(['GFLOP/s', 'length', *map(column, runs.values())], [[*key, *cells] for key, cells in rows.items()])
-
-
-def stream(runs):
-    "stream.json: seconds to the first translation, and lines a second after it."
-    run, = runs.values()
-    rows = {name: rounds for name, rounds in run['rows'].items() if 'first' in rounds[0]}
-    lines = table(['', 'first translation, s', 'lines a second', 'translations as ours'], [
-        [name, *(ranged([one[key] for one in rounds]) for key in ('first', 'lines_per_s')),
-         f"{run['as ours'][name]} of {run['lines']}"] for name, rounds in rows.items()])
-    says = ', '.join(f"`{name}` {ranged([one['says'] for one in rounds])} s" for name, rounds in run['rows'].items()
-                     if 'says' in rounds[0])
-    return f"{run['hardware']}, torch {run['torch']}\n\n{lines}\n\nDone after: {says}."
 
 
 def table1(found):

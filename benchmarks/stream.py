@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import render
 from common import Experiment, machine
 
 SCRIPT = """import sys, ctranslate2, sentencepiece
@@ -47,7 +48,7 @@ def sent(command, lines):
             if len(found) == 1: first = time.perf_counter()
         done = time.perf_counter()
         program.stdin.close()
-    return {'first': first - start, 'lines_per_s': (len(lines) - 1)/(done - first), 'found': found}
+    return {'first': first - start, 'lines_per_s': (len(lines) - 1)/(done - first)}, found
 
 
 def says(command):
@@ -70,17 +71,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         t = Translator.from_pretrained('demo')
         to_ctranslate2(t, f'{folder}/model')
-        rows = {name: [] for name in programs(folder)}
+        started, found = programs(f'{folder}/model'), {}
+        rows = {name: [] for name in started}
         for _ in range(args.rounds):
-            for name, command in random.sample(list(programs(f'{folder}/model').items()), len(rows)):
-                rows[name].append(says(command) if name[0] == '-' else sent(command, lines))
-    found = {name: rounds[0].pop('found') for name, rounds in rows.items() if name[0] != '-'}
-    for rounds in rows.values():
-        for one in rounds: one.pop('found', None)
+            for name, command in random.sample(list(started.items()), len(started)):
+                if name.startswith('-'): seconds = says(command)
+                else: seconds, found[name] = sent(command, lines)
+                rows[name].append(seconds)
     same = {name: sum(a == b for a, b in zip(found['ours'], found[name])) for name in found}
     result = {'hardware': machine(torch.device('cpu')), 'torch': torch.__version__, 'lines': len(lines), 'rows': rows,
               'as ours': same}
-    print(result)
+    print(render.stream({'': result}))
     experiment.keep(result, 'hardware')
 
 

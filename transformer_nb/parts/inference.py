@@ -223,6 +223,7 @@ class KVCache:
 
 # %% ../../nbs/parts/04_inference.ipynb #infcore
 LATEST, PAUSE = 5, 30  # steps whose median is looked at; seconds until it is looked at again
+_WATCHING = Lock()  # several threads may decode with one model, each with threads of its own
 
 class FewerThreads:
     "One thread for a while, where it is much quicker than all: where other programs have the cores."
@@ -241,21 +242,23 @@ class FewerThreads:
         finally:
             if alone: torch.set_num_threads(n)
             took = perf_counter() - began
-            if n > 1 and perf_counter() > self.settled: self.watch(took, (process_time() - used)/took, n)
+            if n > 1 and perf_counter() > self.settled:
+                with _WATCHING: self.watch(took, (process_time() - used)/took, n, alone)
 
     def watch(self,
         took:float,  # Seconds of a step
         cores:float, # Seconds of the processor that it took for each of them
-        n:int        # How many threads it may have
+        n:int,       # How many threads it may have
+        alone:bool   # Did it take one?
     ):
         "Look at a step: do cores seem to be missing? Then try one thread, and settle on the quicker way."
         if self.trial:
-            self.trial[self.alone].append(took)
-            self.alone = not self.alone
-            if len(self.trial[True]) == LATEST: self.settle()
+            self.trial[alone].append(took)
+            self.alone = not alone
+            if min(map(len, self.trial.values())) >= LATEST: self.settle()
             return
         self.alone = False  # a pause is over
-        self.cores.append(cores)
+        if not alone: self.cores.append(cores)
         if len(self.cores) < LATEST: return
         if median(self.cores) < .75*n: self.trial = {False: [], True: []}
         self.cores.clear()
