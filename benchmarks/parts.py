@@ -3,10 +3,12 @@
     pip install -e . --group bench
     python benchmarks/parts.py --json                          # training and decoding, small and base
     python benchmarks/parts.py --preset small --work training
+    python benchmarks/parts.py --preset small --work ladder --json   # one part after another put into the plain model
 
 Every row is a process of its own, one computes at a time, and a round starts each once, in random order. The ratio is
 the time without the part over the time with it: 1.10 means that the part earns a tenth. Rows marked `instead` put what
-torch itself offers in its place. Method: benchmarks/README.md
+torch itself offers in its place. The ladder's ratio is the time of a row over that of the plain model with plain
+attention. Method: benchmarks/README.md
 """
 import json
 import sys
@@ -23,7 +25,8 @@ import train_speed
 from common import Experiment, machine
 from render import table
 from workers import calm, interleaved, serve
-from transformer_nb import core, optimizer
+from transformer_nb import core, multihead, optimizer
+from transformer_nb.attention import attention
 from transformer_nb.parts import exchange, inference, kernels, packing
 from transformer_nb.regularization import smoothed_loss
 from transformer_nb.train import trainer
@@ -67,30 +70,52 @@ DECODING = {  # and decode_speed.py
 SEARCHES = 'greedy, 1', 'greedy, 32', 'beam, 1', 'beam, 32'
 
 
+def without(*parts): return [change for part in parts for change in TRAINING[part]]
+
+
+def ladder():
+    "What is taken back on each rung; it has what the rungs above it have, and the part that it is called by."
+    plain_attention = multihead, 'fused_attention', lambda *args: attention(*args)[0]
+    rungs = 'packed sequences', 'dropout of 16 bits', 'loss in chunks', 'fused Adam', 'malloc that keeps its memory'
+    yield 'plain', [plain_attention, *without(*rungs)]
+    yield 'fused attention', without(*rungs)
+    for i, rung in enumerate(rungs, 1): yield rung, without(*rungs[i:])
+    yield from (('bfloat16', []), ('compiled', []))
+
+
+LADDER = dict(ladder())
+
+
 def repetition_of(task, stack):
     "A function that makes one repetition of what `ours` does in the other script."
     script, parts = (decode_speed.decoding, DECODING) if 'search' in task else (train_speed.repetition_of, TRAINING)
-    for change in parts[task['part']]: stack.enter_context(patch.object(*change))
-    return script(task | {'name': 'ours int8' if '8 bits' in task['part'] else 'ours'}, stack)
+    for change in (LADDER if task['work'] == 'ladder' else parts)[task['part']]:
+        stack.enter_context(patch.object(*change))
+    name = {'instead, 8 bits': 'ours int8', 'compiled': 'ours compiled'}.get(task['part'], 'ours')
+    return script(task | {'name': name}, stack)
 
 
 def tasks_of(work, task):
-    "The workers of one kind of work, by the part that each lacks."
+    "The workers of one kind of work, by the part that each lacks; of the ladder, by the one that each has more."
+    task = task | {'work': work}
     if work == 'training': return {part: (__file__, task | {'part': part}) for part in TRAINING}
+    if work == 'ladder': return {
+        rung: (__file__, task | {'part': rung, 'dtype': 'bfloat16' if rung in ('bfloat16', 'compiled') else 'float32'})
+        for rung in LADDER}
     search, batch = work.split(', ')
     return {part: (__file__, task | {'search': search, 'batch': batch, 'part': part}) for part in DECODING}
 
 
 # The driver
 
-def report(title, answers):
-    "Time without the part over the time with it; memory likewise."
+def report(title, answers, whole):
+    "Each row's time and memory over those of the row `whole`, the first."
     found = {row: calm(repetitions) for row, repetitions in answers.items()}
     seconds = {row: median(r['seconds'] for r in repetitions) for row, repetitions in found.items()}
     memory = {row: median(r['memory'] for r in repetitions) for row, repetitions in answers.items()}
-    ratios = [[row, *(f"{of[row]/of['everything']:.2f}" for of in (seconds, memory))] for row in seconds]
+    ratios = [[row, *(f"{of[row]/of[whole]:.2f}" for of in (seconds, memory))] for row in seconds]
     print(f"\n{title}\n\n{table(['', 'time', 'memory'], ratios)}", flush=True)
-    return {row: {'time': seconds[row]/seconds['everything'], 'memory': memory[row]/memory['everything'],
+    return {row: {'time': seconds[row]/seconds[whole], 'memory': memory[row]/memory[whole],
                   'seconds': seconds[row], 'repetitions': found[row]} for row in seconds}
 
 
@@ -99,10 +124,10 @@ def main():
     option = experiment.option
     option('--preset', nargs='+', choices=('tiny', 'small', 'base', 'big'), default=('small', 'base'))
     option('--dtype', choices=('float32', 'bfloat16'), default='float32')
-    option('--work', nargs='+', choices=('training', *SEARCHES), default=('training', *SEARCHES))
+    option('--work', nargs='+', choices=('training', 'ladder', *SEARCHES), default=('training', *SEARCHES))
     option('--rounds', type=int, default=3)
     option('--batch-tokens', type=int, default=4096)
-    args = experiment.begin(preset=['tiny'], work=['training', 'greedy, 1'], rounds=1, batch_tokens=256)
+    args = experiment.begin(preset=['tiny'], work=['training', 'ladder', 'greedy, 1'], rounds=1, batch_tokens=256)
     vocab, pairs, times = (200, 60, 1) if args.tiny else (10_000, 6000, 3)
     hardware = machine(torch.device('cpu'))
     with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +140,7 @@ def main():
                 answers = interleaved(tasks_of(work, task), args.rounds, times, anew=True)
                 result = {'hardware': hardware, 'torch': torch.__version__, 'preset': size, 'work': work,
                           'dtype': args.dtype, 'batch_tokens': args.batch_tokens,
-                          'rows': report(f'{size}, {work}', answers)}
+                          'rows': report(f'{size}, {work}', answers, next(iter(answers)))}
                 experiment.keep(result, 'hardware', 'preset', 'work', 'dtype', 'batch_tokens', seeds=[7])
 
 

@@ -86,17 +86,32 @@ def training_run(run):
 
 
 def parts(runs):
-    "parts.json: time and memory without a part over those with it; a column for each work."
-    names = list(dict.fromkeys(name for run in runs.values() for name in run['rows']))
+    "parts.json but its ladder: time and memory without a part over those with it; a column for each work."
+    runs = [run for run in runs.values() if run['work'] != 'ladder']
+    names = list(dict.fromkeys(name for run in runs for name in run['rows']))
     def size(run):
         batch = f", {run['batch_tokens']:,} tokens" if run['work'] == 'training' else ''
         return f"{run['preset']}: {run['work']}{batch}"
     def cell(run, name):
         row = run['rows'].get(name)
         return f"{row['time']:.2f} ({row['memory']:.2f})" if row else ''
-    told = dict.fromkeys(f"{run['hardware']}, torch {run['torch']}, {run['dtype']}" for run in runs.values())
-    return '; '.join(told) + '\n\n' + table(['time (memory) without it ÷ with it', *map(size, runs.values())], [
-        [name, *(cell(run, name) for run in runs.values())] for name in names if name != 'everything'])
+    told = dict.fromkeys(f"{run['hardware']}, torch {run['torch']}, {run['dtype']}" for run in runs)
+    return '; '.join(told) + '\n\n' + table(['time (memory) without it ÷ with it', *map(size, runs)], [
+        [name, *(cell(run, name) for run in runs)] for name in names if name != 'everything'])
+
+
+def ladder(runs):
+    "parts.json's ladder: the speed of each rung, beside the plain model's and the rung's before, and its memory."
+    runs = [run for run in runs.values() if run['work'] == 'ladder']
+    def rows(run):
+        names = list(run['rows'])
+        times = [run['rows'][name]['time'] for name in names]
+        return [[f'{1/time:.2f}', f'{before/time:.2f}', f"{run['rows'][name]['memory']:.2f}"]
+                for name, before, time in zip(names, [times[0], *times], times)]
+    heads = [f'{size}: {what}' for size in (f"{run['preset']}, {run['batch_tokens']:,} tokens" for run in runs)
+             for what in ('speed ÷ plain', 'speed ÷ the row above', 'memory ÷ plain')]
+    cells = [[name, *sum(row, [])] for name, *row in zip(runs[0]['rows'], *map(rows, runs))]
+    return f"{runs[0]['hardware']}, torch {runs[0]['torch']}\n\n" + table(['rung', *heads], cells)
 
 
 def decoding(runs):
@@ -390,7 +405,7 @@ def files():
 
 
 TABLES = {  # block: file and function
-    'parts': ('parts', parts),
+    'parts': ('parts', parts), 'ladder': ('parts', ladder),
     'training': ('train_speed', training_on('cpu')), 'training-gpu': ('train_speed', training_on('cuda')),
     'decoding-base': ('decode_speed', decoding_of('base', 'cpu')),
     'decoding-avx2': ('decode_speed', decoding_of('base', 'cpu', told=True)),
