@@ -8,7 +8,9 @@ Docs: https://transformer-nb.github.io/transformer_nb/course/tasks/averaging.htm
 __all__ = ['Save', 'Verify', 'Average', 'Count', 'Walk', 'MovingAverage', 'MeanOfAnswers']
 
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #2ea825e2
+import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -17,8 +19,6 @@ import tempfile
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial, reduce
-from hashlib import sha256
-from math import prod
 from pathlib import Path
 
 import torch
@@ -187,7 +187,7 @@ def save(
 # %% ../../../nbs/course/tasks/13_averaging.ipynb #19ac70e8
 def _manifest(folder): return json.loads((folder/'manifest.json').read_text())['files']
 
-def _altered(file, entry): return sha256(file.read_bytes()).hexdigest() != entry['sha256']
+def _altered(file, entry): return hashlib.sha256(file.read_bytes()).hexdigest() != entry['sha256']
 
 class Verify(Write):
     """Trust, but verify
@@ -215,7 +215,7 @@ def verify(
     def run(answer, files, faults):
         with tempfile.TemporaryDirectory() as folder:
             folder = Path(folder)
-            entries = {name: {'bytes': len(x), 'sha256': sha256(x).hexdigest()} for name, x in files.items()}
+            entries = {name: {'bytes': len(x), 'sha256': hashlib.sha256(x).hexdigest()} for name, x in files.items()}
             (folder/'manifest.json').write_text(json.dumps({'files': entries}))
             for name, data in files.items():
                 fault = faults.get(name)
@@ -229,7 +229,7 @@ def verify(
         files = json.loads((folder/'manifest.json').read_text())['files']
         def whole(name, entry):
             file = folder/name
-            return file.exists() and sha256(file.read_bytes()).hexdigest() == entry['sha256']
+            return file.exists() and hashlib.sha256(file.read_bytes()).hexdigest() == entry['sha256']
         return sorted(name for name, entry in files.items() if not whole(name, entry))
 
     def model(folder, broken=lambda file, entry: not file.exists() or _altered(file, entry), arrange=sorted,
@@ -357,16 +357,17 @@ class Count(Write):
         def table(*kinds):
             end, found = 0, {}
             for i, (dtype, size, shape) in enumerate(kinds):
-                start, end = end, end + size*prod(shape)
+                start, end = end, end + size*math.prod(shape)
                 found[f'layer.{i}'] = {'dtype': dtype, 'shape': list(shape), 'data_offsets': [start, end]}
             return found
         yield table(('F32', 4, (2, 3))),
         yield {'__metadata__': {'format': 'pt'}} | table(('F32', 4, (4, 3)), ('F32', 4, (5,))),
         yield table(('F16', 2, (7, 2, 3)), ('F32', 4, (6,)), ('F32', 4, ())),
 
-    def right(table): return sum(prod(entry['shape']) for name, entry in table.items() if name != '__metadata__')
+    def right(table): return sum(math.prod(entry['shape']) for name, entry in table.items() if name != '__metadata__')
 
-    def model(table, tensors=lambda table: [entry for entry in table.values() if 'shape' in entry], size=prod):
+    def model(table, tensors=lambda table: [entry for entry in table.values() if 'shape' in entry],
+              size=math.prod):
         return sum(size(entry['shape']) for entry in tensors(table))
 
     faults = {
@@ -375,7 +376,7 @@ class Count(Write):
             ('sum-of-shape', sum, "the entries of a shape are added; a tensor of the shape [2, 3] has 2 · 3 numbers"),
             ('first-axis', lambda shape: shape[0] if shape else 1, lambda shape: shape[0],
              "only the first entry of each shape is counted"),
-            ('single-number', lambda shape: prod(shape) if shape else 0,
+            ('single-number', lambda shape: math.prod(shape) if shape else 0,
              "a single number has an empty shape and counts as 1, not as 0")],
         'whole': [
             ('tensors', len, lambda table: len(table.keys() - {'__metadata__'}),
