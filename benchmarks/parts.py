@@ -59,11 +59,14 @@ TRAINING = {  # what is patched while train_speed.py does its work
     'dropout of 16 bits': [(exchange, 'with_fast_dropout', same)],
     'fused Adam': [(optimizer, '_can_fuse', lambda *_: False)],
     'malloc that keeps its memory': [(core, 'keep_memory', lambda: None)],
+    'short attention multiplied out (bfloat16)': [(packing, 'SHORT', 0)],
 }
 DECODING = {  # and decode_speed.py
     'everything': [],
     'weights laid out': [(inference, 'prepared_linear', same)],
     'one row as a sum of rows': [(kernels, '_table', lambda packed, weight: None)],
+    'queries, keys and values at once': [(inference, 'JoinedAttention', same)],
+    'keys of lost hypotheses taken out': [(inference.KVCache, 'compact', same)],
     'step without Python (TorchScript)': [(inference, '_traceable', lambda step: False)],
     'instead, 8 bits': [],
 }
