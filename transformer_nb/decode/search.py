@@ -98,18 +98,18 @@ class BeamSearch:
         max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
-        self.limits = max_lengths(model, src, extra, max_new_tokens)
-        self.cache = self.model.start(src, int(self.limits.max()), beam)
-        self.alive = torch.arange(len(src), device=src.device)           # sentences still searched
+        limits = max_lengths(model, src, extra, max_new_tokens)
+        self.cache = self.model.start(src, int(limits.max()), beam)
+        self.limits, self.alive = limits.tolist(), list(range(len(src)))  # sentences still searched
         self.logp = torch.full((len(src), beam), -inf, device=src.device)
         self.logp[:, 0] = 0.                                              # k equal starts: only one counts
-        self.greedy = torch.full_like(self.alive, keep_greedy, dtype=torch.bool)  # is row 0 the greedy path?
-        self.tokens = src.new_full((len(src), beam, 1), model.cfg.bos_id)
+        self.greedy = [keep_greedy]*len(src)                              # is row 0 the greedy path?
+        self.tokens = [[[model.cfg.bos_id]]*beam for _ in src]            # of every hypothesis
         self.finished = [[] for _ in src]                                 # Hypotheses, best first
 
     def run(self) -> list: # Per sentence its Hypotheses, best first
         "Search until every sentence is done."
-        while len(self.alive):
+        while self.alive:
             self.step()
             self.drop_done()
         return self.finished
@@ -117,72 +117,72 @@ class BeamSearch:
     def step(self):
         "Keep the k best candidates that go on, put away those that end."
         logp, parent, token = self.candidates()
-        ends = token == self.model.cfg.eos_id
-        self.put_away(logp, parent, ends)
-        self.greedy &= ~ends[:, 0]
-        keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
-        parent, token = parent.gather(1, keep), token.gather(1, keep)
-        self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
-        self.cache.reorder(parent)
-        past = self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens))
-        self.tokens = torch.cat([past, token[:, :, None]], -1)
+        kept = [self.choose(i, [*zip(*found)]) for i, found in enumerate(zip(logp.tolist(), parent.tolist(), token.tolist()))]
+        self.tokens = [[past[row] + [token] for _, row, token in rows] for past, rows in zip(self.tokens, kept)]
+        self.logp = logp.new_tensor([[logp for logp, *_ in rows] for rows in kept])
+        self.cache.reorder(parent.new_tensor([[row for _, row, _ in rows] for rows in kept]))
 
     def candidates(self) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
         "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
-        b, k = len(self.alive), self.k
+        b, k = self.logp.shape
         scores = self.scores()
         logp = scores.log_softmax(-1, dtype=wide(scores.dtype))
         best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
-        logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
-        ranking = logp.clone()
-        ranking[:, 0].masked_fill_(self.greedy, inf)
+        logp = ranking = (self.logp.view(-1, 1) + best).view(b, -1)
+        if any(self.greedy):
+            ranking = logp.clone()
+            ranking[self.greedy, 0] = inf
         index = ranking.topk(2*k)[1]
         return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
 
     def scores(self) -> Tensor: # Shape (b·k, V)
         "Scores of the next token of every hypothesis; −∞ for what may not be said."
-        return self.model.step(self.tokens[:, :, -1].flatten(), self.cache)
+        newest = torch.tensor([ids[-1] for beams in self.tokens for ids in beams], device=self.logp.device)
+        return self.model.step(newest, self.cache)
 
-    def put_away(self,
-        logp:Tensor,    # Log-probabilities of the candidates, best first, shape (b, 2k)
-        parent:Tensor,  # Their hypotheses, shape (b, 2k)
-        ends:Tensor     # Do they end in EOS? shape (b, 2k)
-    ):
-        "Score the hypotheses that end among the k best."
-        for i, j in (ends & logp.isfinite())[:, :self.k].nonzero().tolist():
-            found = self.finished[int(self.alive[i])]
-            found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
-            found.sort(reverse=True)
+    def choose(self,
+        i:int,      # Number of a sentence, among those still searched
+        found:list  # Its candidates, best first: log-probability, number of its hypothesis, token
+    ) -> list:      # The first k that go on
+        "Put away the hypotheses that end among the k best."
+        eos = self.model.cfg.eos_id
+        for logp, row, token in found[:self.k]:
+            if token == eos and logp > -inf: self.finished[self.alive[i]].append(self.hypothesis(logp, self.tokens[i][row]))
+        self.finished[self.alive[i]].sort(reverse=True)
+        self.greedy[i] &= found[0][-1] != eos
+        return [one for one in found if one[-1] != eos][:self.k]
 
     def hypothesis(self,
-        logp:Tensor, # Its log-probability, a single number
-        ids:Tensor   # BOS and its tokens
+        logp:float, # Its log-probability
+        ids:list    # BOS and its tokens
     ) -> Hypothesis:
         "An output of the present length, with its score."
-        return Hypothesis(logp.item()/length_penalty(self.cache.length, self.alpha), ids[1:].tolist())
+        return Hypothesis(logp/length_penalty(self.cache.length, self.alpha), ids[1:])
 
     def drop_done(self):
         "Take out the sentences in which nothing better can come, or whose length is used up."
-        out = self.cache.length >= self.limits[self.alive]
-        found = [self.finished[i] for i in self.alive.tolist()]
-        worst = [hyps[self.nbest - 1].score if len(hyps) >= self.nbest else -inf for hyps in found]
-        full = self.logp.new_tensor(worst) >= self.bound()
-        for i in out.nonzero()[:, 0].tolist(): self.fill(i)
-        going = ~(out | full)
-        if going.all(): return
-        order = self.cache.drop_finished(going)
-        for name in ('alive', 'logp', 'tokens', 'greedy'): setattr(self, name, getattr(self, name)[order])
+        going = []
+        for i, (sentence, bound) in enumerate(zip(self.alive, self.bound())):
+            found, out = self.finished[sentence], self.cache.length >= self.limits[sentence]
+            worst = found[self.nbest - 1].score if len(found) >= self.nbest else -inf
+            if out: self.fill(i)
+            going.append(not out and worst < bound)
+        if all(going): return
+        order = self.cache.drop_finished(torch.tensor(going, device=self.logp.device))
+        self.logp, order = self.logp[order], order.tolist()
+        for name in ('alive', 'tokens', 'greedy'): setattr(self, name, [getattr(self, name)[i] for i in order])
 
-    def bound(self) -> Tensor: # One number for each sentence, shape (sentences still searched,)
+    def bound(self): # A number for each sentence still searched
         "A score that no open hypothesis can exceed: log-probabilities only fall, the divisor is largest at the limit."
-        return self.logp.amax(1)/length_penalty(self.limits[self.alive], self.alpha)
+        best = self.logp.amax(1).tolist()
+        return [logp/length_penalty(self.limits[i], self.alpha) for logp, i in zip(best, self.alive)]
 
     def fill(self,
         i:int # Number of a sentence, among those still searched, whose length is used up
     ):
         "What was cut off at the limit comes after all that has ended."
-        going = [self.hypothesis(*one) for one in zip(self.logp[i], self.tokens[i]) if one[0].isfinite()]
-        self.finished[int(self.alive[i])] += sorted(going, reverse=True)
+        going = [self.hypothesis(logp, ids) for logp, ids in zip(self.logp[i].tolist(), self.tokens[i]) if logp > -inf]
+        self.finished[self.alive[i]] += sorted(going, reverse=True)
 
 # %% ../../nbs/decode/04_search.ipynb #710051e0
 @torch.inference_mode()
