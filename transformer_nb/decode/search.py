@@ -99,13 +99,12 @@ class BeamSearch:
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
         limits = max_lengths(model, src, extra, max_new_tokens)
-        self.cache = self.model.start(src, int(limits.max()), beam)
-        self.limits, self.alive = limits.tolist(), list(range(len(src)))  # sentences still searched
-        self.logp = torch.full((len(src), beam), -inf, device=src.device)
-        self.logp[:, 0] = 0.                                              # k equal starts: only one counts
-        self.greedy = [keep_greedy]*len(src)                              # is row 0 the greedy path?
-        self.tokens = [[[model.cfg.bos_id]]*beam for _ in src]            # of every hypothesis
-        self.finished = [[] for _ in src]                                 # Hypotheses, best first
+        self.cache, self.device = self.model.start(src, int(limits.max()), beam), src.device
+        self.limits, self.finished = limits.tolist(), [[] for _ in src]  # of each sentence; Hypotheses, best first
+        self.alive = list(range(len(src)))                               # sentences still searched, and of each …
+        self.greedy = [keep_greedy]*len(src)                             # … is row 0 the greedy path?
+        # … log-probabilities and tokens of the open hypotheses; of k equal starts only one counts
+        self.open = [[(logp, [model.cfg.bos_id]) for logp in [0.] + [-inf]*(beam - 1)] for _ in src]
 
     def run(self) -> list: # Per sentence its Hypotheses, best first
         "Search until every sentence is done."
@@ -116,41 +115,35 @@ class BeamSearch:
 
     def step(self):
         "Keep the k best candidates that go on, put away those that end."
-        logp, parent, token = self.candidates()
-        kept = [self.choose(i, [*zip(*found)]) for i, found in enumerate(zip(logp.tolist(), parent.tolist(), token.tolist()))]
-        self.tokens = [[past[row] + [token] for _, row, token in rows] for past, rows in zip(self.tokens, kept)]
-        self.logp = logp.new_tensor([[logp for logp, *_ in rows] for rows in kept])
-        self.cache.reorder(parent.new_tensor([[row for _, row, _ in rows] for rows in kept]))
+        eos, kept = self.model.cfg.eos_id, []
+        for i, candidates in enumerate(self.candidates()):
+            beams, found = self.open[i], self.finished[self.alive[i]]
+            found += [self.hypothesis(logp, beams[j][1])
+                      for logp, j, token in candidates[:self.k] if token == eos and logp > -inf]
+            found.sort(reverse=True)
+            self.greedy[i] &= candidates[0][-1] != eos
+            kept.append([one for one in candidates if one[-1] != eos][:self.k])
+            self.open[i] = [(logp, beams[j][1] + [token]) for logp, j, token in kept[-1]]
+        self.cache.reorder(torch.tensor([[j for _, j, _ in row] for row in kept], device=self.device))
 
-    def candidates(self) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
+    def candidates(self) -> list: # For each sentence (log-probability, number of the hypothesis, token) of the 2k best
         "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
-        b, k = self.logp.shape
         scores = self.scores()
         logp = scores.log_softmax(-1, dtype=wide(scores.dtype))
-        best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
-        logp = ranking = (self.logp.view(-1, 1) + best).view(b, -1)
+        best, token = logp.topk(min(2*self.k, logp.shape[-1]))   # no sentence needs more than 2k of one hypothesis
+        so_far = best.new_tensor([[logp] for beams in self.open for logp, _ in beams])
+        logp = ranking = (so_far + best).view(len(self.open), -1)
         if any(self.greedy):
             ranking = logp.clone()
             ranking[self.greedy, 0] = inf
-        index = ranking.topk(2*k)[1]
-        return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
+        index = ranking.topk(2*self.k)[1]
+        columns = logp.gather(1, index), index // best.shape[-1], token.view_as(logp).gather(1, index)
+        return [[*zip(*rows)] for rows in zip(*(column.tolist() for column in columns))]
 
     def scores(self) -> Tensor: # Shape (b·k, V)
         "Scores of the next token of every hypothesis; −∞ for what may not be said."
-        newest = torch.tensor([ids[-1] for beams in self.tokens for ids in beams], device=self.logp.device)
-        return self.model.step(newest, self.cache)
-
-    def choose(self,
-        i:int,      # Number of a sentence, among those still searched
-        found:list  # Its candidates, best first: log-probability, number of its hypothesis, token
-    ) -> list:      # The first k that go on
-        "Put away the hypotheses that end among the k best."
-        eos = self.model.cfg.eos_id
-        for logp, row, token in found[:self.k]:
-            if token == eos and logp > -inf: self.finished[self.alive[i]].append(self.hypothesis(logp, self.tokens[i][row]))
-        self.finished[self.alive[i]].sort(reverse=True)
-        self.greedy[i] &= found[0][-1] != eos
-        return [one for one in found if one[-1] != eos][:self.k]
+        newest = [ids[-1] for beams in self.open for _, ids in beams]
+        return self.model.step(torch.tensor(newest, device=self.device), self.cache)
 
     def hypothesis(self,
         logp:float, # Its log-probability
@@ -160,29 +153,26 @@ class BeamSearch:
         return Hypothesis(logp/length_penalty(self.cache.length, self.alpha), ids[1:])
 
     def drop_done(self):
-        "Take out the sentences in which nothing better can come, or whose length is used up."
-        going = []
-        for i, (sentence, bound) in enumerate(zip(self.alive, self.bound())):
-            found, out = self.finished[sentence], self.cache.length >= self.limits[sentence]
-            worst = found[self.nbest - 1].score if len(found) >= self.nbest else -inf
-            if out: self.fill(i)
-            going.append(not out and worst < bound)
+        "Take out the sentences that are done."
+        going = [not self.is_done(i) for i in range(len(self.alive))]
         if all(going): return
-        order = self.cache.drop_finished(torch.tensor(going, device=self.logp.device))
-        self.logp, order = self.logp[order], order.tolist()
-        for name in ('alive', 'tokens', 'greedy'): setattr(self, name, [getattr(self, name)[i] for i in order])
+        order = self.cache.drop_finished(torch.tensor(going, device=self.device)).tolist()
+        for name in ('alive', 'greedy', 'open'): setattr(self, name, [getattr(self, name)[i] for i in order])
 
-    def bound(self): # A number for each sentence still searched
+    def is_done(self,
+        i:int # Number of a sentence, among those still searched
+    ) -> bool:
+        "Can nothing better come, or is its length used up? What is cut off there comes after all that has ended."
+        found, out = self.finished[self.alive[i]], self.cache.length >= self.limits[self.alive[i]]
+        worst = found[self.nbest - 1].score if len(found) >= self.nbest else -inf
+        if out: found += sorted((self.hypothesis(*one) for one in self.open[i] if one[0] > -inf), reverse=True)
+        return out or worst >= self.bound(i)
+
+    def bound(self,
+        i:int # Number of a sentence, among those still searched
+    ) -> float:
         "A score that no open hypothesis can exceed: log-probabilities only fall, the divisor is largest at the limit."
-        best = self.logp.amax(1).tolist()
-        return [logp/length_penalty(self.limits[i], self.alpha) for logp, i in zip(best, self.alive)]
-
-    def fill(self,
-        i:int # Number of a sentence, among those still searched, whose length is used up
-    ):
-        "What was cut off at the limit comes after all that has ended."
-        going = [self.hypothesis(logp, ids) for logp, ids in zip(self.logp[i].tolist(), self.tokens[i]) if logp > -inf]
-        self.finished[self.alive[i]] += sorted(going, reverse=True)
+        return max(self.open[i])[0]/length_penalty(self.limits[self.alive[i]], self.alpha)
 
 # %% ../../nbs/decode/04_search.ipynb #710051e0
 @torch.inference_mode()

@@ -338,7 +338,7 @@ class TreeSearch(BeamSearch):
 
     def scores(self):
         "Scores of the next tokens; −∞ for what would not lead to a tree."
-        allowed = torch.stack([self.allowed(i, ids) for i, beams in zip(self.alive, self.tokens) for ids in beams])
+        allowed = torch.stack([self.allowed(i, ids) for i, beams in zip(self.alive, self.open) for _, ids in beams])
         scores = super().scores()
         scores[:, :len(self.tags)].masked_fill_(~allowed.to(scores.device), float('-inf'))
         return scores
