@@ -11,6 +11,7 @@ __all__ = ['FINE_TUNING', 'CHOSEN', 'ABOUT', 'RESUME', 'DATA', 'train_command', 
            'prepare', 'recipe']
 
 # %% ../nbs/21_cli.ipynb #1cee8a25
+import atexit
 import gc
 import os
 import sys
@@ -66,7 +67,6 @@ def _command(
     def say(message, *_, **__): print(f'{name}: {message}', file=sys.stderr)
     def run():
         warnings.showwarning = say  # a line, not the place in our code
-        gc.freeze()  # of what is imported nothing goes: looking through it at the end would take longer than a line
         try: return function(**_options(function, name))
         except KeyboardInterrupt as e: sys.exit(getattr(e, 'code', 130))
         except Exception as e:
@@ -633,6 +633,8 @@ def _verbs(functions, name):
     return run
 
 # %% ../nbs/21_cli.ipynb #7e80c122
+atexit.register(gc.freeze)  # at its end Python would look through all that torch is, which takes longer than a line
+
 train_command = _command(train, 'tnb-train')
 translate_command = _command(translate, 'tnb-translate')
 evaluate_command = _command(evaluate, 'tnb-eval')
