@@ -231,9 +231,11 @@ def enough_threads(
 ):
     "In this block one thread, if several would mostly wait for each other."
     n = torch.get_num_threads()
-    if work < LITTLE: torch.set_num_threads(1)
+    alone = n > 1 and work < LITTLE  # where it is one already, the number for threads that begin later stays
+    if alone: torch.set_num_threads(1)
     try: yield
-    finally: torch.set_num_threads(n)
+    finally:
+        if alone: torch.set_num_threads(n)
 
 LATEST, PAUSE = 5, 30  # steps whose median is looked at; seconds until it is looked at again
 _WATCHING = Lock()  # several threads may decode with one model, each with threads of its own
