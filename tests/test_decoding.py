@@ -140,6 +140,7 @@ def test_the_largest_8_bit_products_do_not_overflow():
 
 def test_without_the_private_functions_the_plain_product_stays(monkeypatch):
     "They may go some day, or give something else: decoding stays right."
+    monkeypatch.setattr(kernels, 'SMALL', 0)
     model, src = make(0).float(), torch.tensor([[5, 6, 7, EOS]])
     expected, linear = greedy(model, src), torch.nn.Linear(8, 64)
     def missing(weight): raise AttributeError('no such operator')
@@ -151,6 +152,26 @@ def test_without_the_private_functions_the_plain_product_stays(monkeypatch):
             assert prepared_linear(linear) is linear and greedy(model, src) == expected
     kernels._can_pack.cache_clear()
     assert type(prepared_linear(linear)) is PrepackedLinear
+
+
+def test_a_small_matrix_stays_as_it_is():
+    small, large = torch.nn.Linear(128, 512), torch.nn.Linear(512, 256)
+    assert prepared_linear(small) is small and type(prepared_linear(large)) is PrepackedLinear
+
+
+@pytest.mark.parametrize('k', [1, 3])
+def test_large_matrices_of_several_layers_decode_as_the_model(k):
+    "Prepared ones, in float32, as they are and traced: the same tokens as those of the plain matrices."
+    model, src = make(4, d_model=512, d_ff=512, h=4, sharp=1.2).float(), pad(sources(4, 6))
+    ready = inference(model)
+    assert any(type(m) is PrepackedLinear for m in ready.model.modules())
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(kernels, 'SMALL', 10**9)
+        plain = inference(model)
+    assert not any(type(m) is PrepackedLinear for m in plain.model.modules())
+    for ours, theirs in zip(beam_search(ready, src, k), beam_search(plain, src, k)):
+        assert ours[0].ids == theirs[0].ids and ours[0].score == pytest.approx(theirs[0].score, abs=1e-3)
+    assert ready.traced and plain.traced
 
 
 OLD_CPU = torch.backends.cpu.get_cpu_capability() == 'DEFAULT'
@@ -264,7 +285,7 @@ def test_wide_beam_finds_the_best_of_all_outputs(seed, alpha):
 
 class Patient(BeamSearch):
     "Never stops early."
-    def bound(self): return torch.full_like(self.logp[:, 0], 1e9)
+    def bound(self, i): return 1e9
 
 
 @pytest.mark.parametrize('alpha', [0., .6, 1.])

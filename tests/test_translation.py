@@ -1,6 +1,7 @@
 "The Translator: any text in, one line out for each; and the scores."
 import random
 import threading
+from contextlib import nullcontext
 from threading import Barrier, Event
 
 import pytest
@@ -18,6 +19,7 @@ from transformer_nb.decode.alignment import between_words
 from transformer_nb.decode.text import clean, rejoin, split_text
 from transformer_nb.decode.translator import TooLong, Translator, _side_by_side
 from transformer_nb.course.viewer import plot_attention
+from transformer_nb.parts import inference as inference_module
 from transformer_nb.experiments.table2 import paper_bleu, paper_tokens
 from transformer_nb.transformer import Transformer, TransformerConfig
 
@@ -305,6 +307,27 @@ def test_attention_of_strange_text(translator):
     n, m = len(maps['source']), len(maps['target'])
     assert maps['cross'].shape == (1, 2, m, n)
     with pytest.raises(InputError, match='empty'): translator.attention('\u3000\0')
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+def test_a_search_with_little_to_do_takes_one_thread(translator, monkeypatch):
+    "For many threads wait for each other, on a busy machine for seconds; afterwards there are as many as before."
+    seen, step, threads = [], translator.ready.step, torch.get_num_threads()
+    def watched(*args):
+        seen.append(torch.get_num_threads())
+        return step(*args)
+    monkeypatch.setattr(translator.ready, 'step', watched)
+    monkeypatch.setattr(translator.ready, 'threads', nullcontext)
+    try:
+        torch.set_num_threads(2)
+        translator.translate('a dog runs .')
+        assert {*seen} == {1} and torch.get_num_threads() == 2
+        seen.clear()
+        monkeypatch.setattr(inference_module, 'LITTLE', 0)
+        translator.translate('a dog runs .')
+        assert {*seen} == {2}
+    finally: torch.set_num_threads(threads)
 
 
 # --- side by side -----------------------------------------------------------------------------------------------------

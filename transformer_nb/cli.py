@@ -11,6 +11,8 @@ __all__ = ['FINE_TUNING', 'CHOSEN', 'ABOUT', 'RESUME', 'DATA', 'train_command', 
            'prepare', 'recipe']
 
 # %% ../nbs/21_cli.ipynb #1cee8a25
+import atexit
+import gc
 import os
 import sys
 import warnings
@@ -631,6 +633,8 @@ def _verbs(functions, name):
     return run
 
 # %% ../nbs/21_cli.ipynb #7e80c122
+atexit.register(gc.freeze)  # at its end Python would look through all that torch is, which takes longer than a line
+
 train_command = _command(train, 'tnb-train')
 translate_command = _command(translate, 'tnb-translate')
 evaluate_command = _command(evaluate, 'tnb-eval')

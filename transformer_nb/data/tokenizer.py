@@ -121,7 +121,7 @@ class Tokenizer(TokenizerLike):
         model:bytes # Serialised SentencePiece model
     ):
         self.model = model
-        self.sp = spm.SentencePieceProcessor()
+        self.sp = spm.SentencePieceProcessor(num_threads=1)  # to start others takes longer than a line
         self.sp.load_from_serialized_proto(model)  # the constructor would accept an empty model
         self.vocab_size, self.unk_id = self.sp.vocab_size(), self.sp.unk_id()
         self.pad_id, self.bos_id, self.eos_id = self.sp.pad_id(), self.sp.bos_id(), self.sp.eos_id()

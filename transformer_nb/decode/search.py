@@ -98,91 +98,81 @@ class BeamSearch:
         max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included
     ):
         self.model, self.k, self.alpha, self.nbest = inference(model), beam, alpha, nbest
-        self.limits = max_lengths(model, src, extra, max_new_tokens)
-        self.cache = self.model.start(src, int(self.limits.max()), beam)
-        self.alive = torch.arange(len(src), device=src.device)           # sentences still searched
-        self.logp = torch.full((len(src), beam), -inf, device=src.device)
-        self.logp[:, 0] = 0.                                              # k equal starts: only one counts
-        self.greedy = torch.full_like(self.alive, keep_greedy, dtype=torch.bool)  # is row 0 the greedy path?
-        self.tokens = src.new_full((len(src), beam, 1), model.cfg.bos_id)
-        self.finished = [[] for _ in src]                                 # Hypotheses, best first
+        limits = max_lengths(model, src, extra, max_new_tokens)
+        self.cache, self.device = self.model.start(src, int(limits.max()), beam), src.device
+        self.limits, self.finished = limits.tolist(), [[] for _ in src]  # of each sentence; Hypotheses, best first
+        self.alive = list(range(len(src)))                               # sentences still searched, and of each …
+        self.greedy = [keep_greedy]*len(src)                             # … is row 0 the greedy path?
+        # … log-probabilities and tokens of the open hypotheses; of k equal starts only one counts
+        self.open = [[(logp, [model.cfg.bos_id]) for logp in [0.] + [-inf]*(beam - 1)] for _ in src]
 
     def run(self) -> list: # Per sentence its Hypotheses, best first
         "Search until every sentence is done."
-        while len(self.alive):
+        while self.alive:
             self.step()
             self.drop_done()
         return self.finished
 
     def step(self):
         "Keep the k best candidates that go on, put away those that end."
-        logp, parent, token = self.candidates()
-        ends = token == self.model.cfg.eos_id
-        self.put_away(logp, parent, ends)
-        self.greedy &= ~ends[:, 0]
-        keep = ends.byte().argsort(stable=True, dim=-1)[:, :self.k]               # the first k that do not end
-        parent, token = parent.gather(1, keep), token.gather(1, keep)
-        self.logp = logp.masked_fill(ends, -inf).gather(1, keep)
-        self.cache.reorder(parent)
-        past = self.tokens.gather(1, parent[:, :, None].expand_as(self.tokens))
-        self.tokens = torch.cat([past, token[:, :, None]], -1)
+        eos, kept = self.model.cfg.eos_id, []
+        for i, candidates in enumerate(self.candidates()):
+            beams, found = self.open[i], self.finished[self.alive[i]]
+            found += [self.hypothesis(logp, beams[j][1])
+                      for logp, j, token in candidates[:self.k] if token == eos and logp > -inf]
+            found.sort(reverse=True)
+            self.greedy[i] &= candidates[0][-1] != eos
+            kept.append([one for one in candidates if one[-1] != eos][:self.k])
+            self.open[i] = [(logp, beams[j][1] + [token]) for logp, j, token in kept[-1]]
+        self.cache.reorder(torch.tensor([[j for _, j, _ in row] for row in kept], device=self.device))
 
-    def candidates(self) -> tuple: # Log-probabilities, parents and tokens of the 2k best, shape (b, 2k) each
+    def candidates(self) -> list: # For each sentence (log-probability, number of the hypothesis, token) of the 2k best
         "Every hypothesis with every token, the 2k best; a greedy path that is kept comes first."
-        b, k = len(self.alive), self.k
         scores = self.scores()
         logp = scores.log_softmax(-1, dtype=wide(scores.dtype))
-        best, token = logp.topk(min(2*k, logp.shape[-1]))        # no sentence needs more than 2k of one hypothesis
-        logp = (self.logp[:, :, None] + best.view(b, k, -1)).flatten(1)
-        ranking = logp.clone()
-        ranking[:, 0].masked_fill_(self.greedy, inf)
-        index = ranking.topk(2*k)[1]
-        return logp.gather(1, index), index // best.shape[-1], token.view(b, -1).gather(1, index)
+        best, token = logp.topk(min(2*self.k, logp.shape[-1]))   # no sentence needs more than 2k of one hypothesis
+        so_far = best.new_tensor([[logp] for beams in self.open for logp, _ in beams])
+        logp = ranking = (so_far + best).view(len(self.open), -1)
+        if any(self.greedy):
+            ranking = logp.clone()
+            ranking[self.greedy, 0] = inf
+        index = ranking.topk(2*self.k)[1]
+        columns = logp.gather(1, index), index // best.shape[-1], token.view_as(logp).gather(1, index)
+        return [[*zip(*rows)] for rows in zip(*(column.tolist() for column in columns))]
 
     def scores(self) -> Tensor: # Shape (b·k, V)
         "Scores of the next token of every hypothesis; −∞ for what may not be said."
-        return self.model.step(self.tokens[:, :, -1].flatten(), self.cache)
-
-    def put_away(self,
-        logp:Tensor,    # Log-probabilities of the candidates, best first, shape (b, 2k)
-        parent:Tensor,  # Their hypotheses, shape (b, 2k)
-        ends:Tensor     # Do they end in EOS? shape (b, 2k)
-    ):
-        "Score the hypotheses that end among the k best."
-        for i, j in (ends & logp.isfinite())[:, :self.k].nonzero().tolist():
-            found = self.finished[int(self.alive[i])]
-            found.append(self.hypothesis(logp[i, j], self.tokens[i, parent[i, j]]))
-            found.sort(reverse=True)
+        newest = [ids[-1] for beams in self.open for _, ids in beams]
+        return self.model.step(torch.tensor(newest, device=self.device), self.cache)
 
     def hypothesis(self,
-        logp:Tensor, # Its log-probability, a single number
-        ids:Tensor   # BOS and its tokens
+        logp:float, # Its log-probability
+        ids:list    # BOS and its tokens
     ) -> Hypothesis:
         "An output of the present length, with its score."
-        return Hypothesis(logp.item()/length_penalty(self.cache.length, self.alpha), ids[1:].tolist())
+        return Hypothesis(logp/length_penalty(self.cache.length, self.alpha), ids[1:])
 
     def drop_done(self):
-        "Take out the sentences in which nothing better can come, or whose length is used up."
-        out = self.cache.length >= self.limits[self.alive]
-        found = [self.finished[i] for i in self.alive.tolist()]
-        worst = [hyps[self.nbest - 1].score if len(hyps) >= self.nbest else -inf for hyps in found]
-        full = self.logp.new_tensor(worst) >= self.bound()
-        for i in out.nonzero()[:, 0].tolist(): self.fill(i)
-        going = ~(out | full)
-        if going.all(): return
-        order = self.cache.drop_finished(going)
-        for name in ('alive', 'logp', 'tokens', 'greedy'): setattr(self, name, getattr(self, name)[order])
+        "Take out the sentences that are done."
+        going = [not self.is_done(i) for i in range(len(self.alive))]
+        if all(going): return
+        order = self.cache.drop_finished(torch.tensor(going, device=self.device)).tolist()
+        for name in ('alive', 'greedy', 'open'): setattr(self, name, [getattr(self, name)[i] for i in order])
 
-    def bound(self) -> Tensor: # One number for each sentence, shape (sentences still searched,)
+    def is_done(self,
+        i:int # Number of a sentence, among those still searched
+    ) -> bool:
+        "Can nothing better come, or is its length used up? What is cut off there comes after all that has ended."
+        found, out = self.finished[self.alive[i]], self.cache.length >= self.limits[self.alive[i]]
+        worst = found[self.nbest - 1].score if len(found) >= self.nbest else -inf
+        if out: found += sorted((self.hypothesis(*one) for one in self.open[i] if one[0] > -inf), reverse=True)
+        return out or worst >= self.bound(i)
+
+    def bound(self,
+        i:int # Number of a sentence, among those still searched
+    ) -> float:
         "A score that no open hypothesis can exceed: log-probabilities only fall, the divisor is largest at the limit."
-        return self.logp.amax(1)/length_penalty(self.limits[self.alive], self.alpha)
-
-    def fill(self,
-        i:int # Number of a sentence, among those still searched, whose length is used up
-    ):
-        "What was cut off at the limit comes after all that has ended."
-        going = [self.hypothesis(*one) for one in zip(self.logp[i], self.tokens[i]) if one[0].isfinite()]
-        self.finished[int(self.alive[i])] += sorted(going, reverse=True)
+        return max(self.open[i])[0]/length_penalty(self.limits[self.alive[i]], self.alpha)
 
 # %% ../../nbs/decode/04_search.ipynb #710051e0
 @torch.inference_mode()

@@ -24,7 +24,7 @@ from .alignment import align_words
 from .search import Hypothesis, beam_search, length_penalty, sample as draw, wide
 from .text import as_written, clean, ends_inside, naturally, rejoin, split_text
 from ..interop.marian import read_model
-from ..parts.inference import Inference, evaluating, inference, own_precision
+from ..parts.inference import Inference, enough_threads, evaluating, inference, own_precision
 from ..parts.look_inside import attention_maps
 
 # %% ../../nbs/decode/02_translator.ipynb #948fba55
@@ -272,7 +272,8 @@ class Translator:
     ) -> list:       # Per sentence a list of Hypotheses (score, ids), best first
         "Decode one batch."
         src, alpha = pad(rows, self.device, self.cfg.pad_id), 0. if beam == 1 else alpha
-        return beam_search(self.ready, src, beam, alpha, n, keep_greedy=keep_greedy, max_new_tokens=max_new_tokens)
+        with enough_threads(len(rows)*beam*self.cfg.d_model**2):
+            return beam_search(self.ready, src, beam, alpha, n, keep_greedy=keep_greedy, max_new_tokens=max_new_tokens)
 
     def _translations(self,
         search,             # Function of rows of ids: for each a list of Hypotheses, best first

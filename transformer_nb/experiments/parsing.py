@@ -338,8 +338,7 @@ class TreeSearch(BeamSearch):
 
     def scores(self):
         "Scores of the next tokens; −∞ for what would not lead to a tree."
-        sentences = zip(self.alive.tolist(), self.tokens.tolist())
-        allowed = torch.stack([self.allowed(i, ids) for i, beams in sentences for ids in beams])
+        allowed = torch.stack([self.allowed(i, ids) for i, beams in zip(self.alive, self.open) for _, ids in beams])
         scores = super().scores()
         scores[:, :len(self.tags)].masked_fill_(~allowed.to(scores.device), float('-inf'))
         return scores
