@@ -277,6 +277,7 @@ def test_source_links_lead_to_the_line():
     ('<img src="https://example/pixel.png">', "loads https://example/pixel.png"),
     ('<p id="a"></p><p id="a"></p>', "id 'a' comes twice"),
     ('<a href="none.html">x</a>', "broken link none.html"),
+    ('<main>[<a href="#"><code>x</code></a>](a.ipynb#b)</main>', "shows ](a.ipynb#b), not a link"),
     ('<a href="other.html#none">x</a>', "broken link other.html#none"),
 ])
 def test_what_a_page_must_not_have(tmp_path, html, complaint):
@@ -347,7 +348,7 @@ TOY = {
         cell("# Deeper\n\n> In a folder of [the lesson](../01_toy.ipynb)"),
         cell("#| default_exp deep.inner", "code"),
         cell("From [the lesson](../01_toy.ipynb#r1), [at the front](../index.ipynb). $x^2$"),
-        cell("[double](https://toy.github.io/toy/toy.html#twice)"),
+        cell("[double](https://toy.github.io/toy/toy.html#twice), [`twice`](../01_toy.ipynb#r1)"),
     ],
     "languages/ja.ipynb": [
         cell("# 日本語\n> 短く"),

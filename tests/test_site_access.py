@@ -122,6 +122,11 @@ def test_a_table_with_prose_names_its_cells():
 def test_a_table_of_numbers_stays():
     table = TABLE.replace("Queries, shape (..., n, d), one row for each", "0.5")
     assert access.readable(table) == table.replace("<th></th>", "<td></td>")
+    row = re.search("<tr><td>q.*</tr>", TABLE)[0]
+    for others, stacks in (3, True), (4, False):  # one row with prose among many does not make it a list
+        more = row.replace("Queries, shape (..., n, d), one row for each", "1")*others
+        html = access.readable(TABLE.replace("</tbody>", more + "</tbody>"))
+        assert html.startswith('<table class="stacks') == stacks
 
 
 def test_no_level_of_headings_is_left_out():
@@ -336,6 +341,37 @@ SIDEBAR_SEEN = """(() => {
   const [sidebar, toggle] = ["#quarto-sidebar", ".quarto-btn-toggle"].map(one => document.querySelector(one))
   return [getComputedStyle(sidebar).visibility, toggle.ariaExpanded]
 })()"""
+
+
+CELL = """<div class="cell"><div class="cell-output cell-output-markdown">
+<hr />
+<p><a href="" style="float:right">source</a></p>
+<h3 id="{0}" class="anchored" data-anchor-id="{0}">{0}</h3>
+<div><div>def {0}</div></div>
+</div>
+</div>"""
+
+
+def test_what_leads_to_a_name_opens_its_entry(browser, tmp_path):
+    "The API is folded: the code that it repeats stands above."
+    cells = CELL.format("one") + CELL.replace('<p><a href="" style="float:right">source</a></p>\n', "").format("two")
+    (tmp_path / "page.html").write_text(access.add_access(f"<body><main><h2>A</h2>{cells}</main>"))
+    browser.open((tmp_path / "page.html").as_uri() + "#two")
+    folds = "[...document.querySelectorAll('.api')].map((fold) => [fold.open, fold.innerText.split('\\n')[0]])"
+    assert browser.run(folds) == [[False, "one"], [True, "two"]]
+    assert browser.run("document.querySelectorAll('.api > div > div').length") == 2
+
+
+HEADER = """(() => {
+  const seen = ["#quarto-header", ".site-search input", ".quarto-color-scheme-toggle", ".quarto-btn-toggle"].map(
+    (one) => document.querySelector(one).getBoundingClientRect())
+  return seen.every((box) => box.width > 20 && box.left >= 0 && box.right <= innerWidth && box.bottom < 70)
+})()"""
+
+
+def test_on_a_phone_the_header_is_one_row_and_hides_nothing(seen):
+    seen.open(seen.current_url, 390)
+    assert seen.run(HEADER) and seen.run("document.querySelector('[data-bs-toggle=collapse]')") is None
 
 
 def test_the_sidebar_on_a_phone_takes_the_focus_and_gives_it_back(seen):

@@ -144,7 +144,7 @@ return `${scrolls} ${card.backgroundColor} ${img.mixBlendMode} ${img.width}`"""
 
 
 @pytest.mark.parametrize("dark, seen", [
-    (False, "true rgba(0, 0, 0, 0) normal 150px"),
+    (False, "true rgba(0, 0, 0, 0) multiply 150px"),
     (True, "true rgb(228, 228, 228) multiply 150px"),
 ])
 def test_code_scrolls_in_its_box_and_figures_stand_on_a_card_in_the_dark(site, browser, dark, seen):

@@ -74,6 +74,34 @@ def test_the_counts_of_the_first_screen_are_those_of_the_claims(page):
     assert (part, unseen) == (every.count("in part"), every.count("not seen"))
 
 
+HEADED = '<section id="{0}" class="level2">\n<h2 class="anchored" data-anchor-id="{0}">{0}</h2>\n'
+LEVEL = HEADED + "<p>{0}</p>{1}</section>\n"
+INNER = '<section id="mine" class="level3"><h3>Mine</h3></section>\n'
+
+
+def test_below_the_first_screen_each_section_is_folded_but_the_lessons():
+    html = OLD + LEVEL.format("use", INNER) + LEVEL.format("lessons", "") + LEVEL.format("licence", "") + "</main>"
+    page = front.first_screen(html, CLAIMS, "", {"01": (30, 95)}, CFG).partition("<details")
+    folds = re.findall(r'<details class="front-fold"( open)?><summary><h2 .*?>(\w+)</h2></summary>'
+                       r'<section id="(\w+)">\s*(.*?)</section></details>', "".join(page[1:]), re.S)
+    assert [(name, place, bool(is_open)) for is_open, name, place, _ in folds] == [
+        ("use", "use", False), ("lessons", "lessons", True), ("licence", "licence", False)]
+    assert folds[0][3] == "<p>use</p>" + INNER.strip() + "\n" and "level2" not in page[2]
+
+
+def test_the_claims_are_one_stop_of_the_keyboard(page, browser, tmp_path):
+    (tmp_path / "page.html").write_text(page)
+    browser.open((tmp_path / "page.html").as_uri())
+    claims = "document.querySelectorAll('.front-claims a')"
+    assert browser.until(f"[...{claims}].filter(claim => claim.tabIndex === 0).length") == 1
+    browser.execute_script(f"{claims}[0].focus()")
+    said = []
+    for key in "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowLeft":
+        browser.press(key)
+        said.append(browser.run("document.activeElement.ariaLabel.split(',')[0]"))
+    assert said == ["Claim 1", "Claim 2", "Claim 3", "Claim 2"]
+
+
 def test_the_list_of_lessons_has_their_minutes():
     row = '<td><a href="{}.html">{}</a></td>'
     html = row.format("attention", "01 Attention") + row.format("grammar", "The corpus")
@@ -97,7 +125,7 @@ def test_figure_and_sentence_are_there_without_scripts(page):
 
 
 def test_the_figure_says_what_its_script_says():
-    assert {front.TITLE, front.SENTENCE, front.SPOKEN} <= {*said_in(SITE_LIBS)}
+    assert {front.TITLE, front.SENTENCE} <= {*said_in(SITE_LIBS)}
 
 
 def test_the_page_of_a_language_has_the_figure_with_its_words_and_its_lessons(tmp_path):
@@ -132,12 +160,10 @@ def test_every_status_has_a_colour():
 
 
 def test_equation_has_coloured_letters():
-    svg = front.equation()
-    assert len(svg) < 12_000
-    assert [c for c in re.findall(r'<path class="([^"]*)"', svg) if c] == ["of-query", "of-key", "of-value"]
-    left, top, width, height = map(int, re.search(r'viewBox="([^"]+)"', svg)[1].split())
-    starts = [(int(x), int(y)) for x, y in re.findall(r"M(-?\d+) ?(-?\d+)", svg)]
-    assert all(left <= x <= left + width and top <= y <= top + height for x, y in starts)
+    math = re.search('<div class="live-equation">(.*?)</div>', front.figure(TOLD))[1]
+    assert re.findall('class="of-(\\w+)"[^>]*>(\\w)<', math) == [
+        ("query", "Q"), ("key", "K"), ("value", "V"), ("query", "Q"), ("key", "K"), ("value", "V")]
+    assert len(math) < 2_000 and "<msqrt>" in math
 
 
 def test_lines_lead_from_new_words_to_old_ones():
@@ -322,25 +348,22 @@ PAGE = """<script src="../site_libs/bootstrap/bootstrap.bundle.min.js"></script>
 def test_bootstraps_script_stays_at_home():
     html = slim.slim_page(PAGE.format("tab"))
     assert '<script src="../site_libs/toggles.js" defer></script>' in html and "bundle" not in html
-    with pytest.raises(SiteError, match="does not know dropdown"):
-        slim.slim_page(PAGE.format("dropdown"))
+    with pytest.raises(SiteError, match="does not know collapse"):
+        slim.slim_page(PAGE.format("collapse"))
 
 
-FOLDS = """<body><button data-bs-toggle="collapse" data-bs-target="#part" aria-expanded="false">x</button>
-<div id="part" class="collapse"></div>
+TABS = """<body>
 <ul role="tablist"><li><a href="" class="active" id="t1" data-bs-toggle="tab" data-bs-target="#p1">1</a></li>
 <li><a href="" id="t2" data-bs-toggle="tab" data-bs-target="#p2">2</a></li></ul>
 <div id="p1" class="tab-pane active"></div><div id="p2" class="tab-pane"></div>
 <script src="toggles.js"></script><script>
-document.querySelector('button').click()
 document.querySelector('#t1').dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))
 </script></body>"""
 
 
-def test_parts_fold_and_arrow_keys_change_tabs(browser, tmp_path):
+def test_arrow_keys_change_tabs(browser, tmp_path):
     (tmp_path / "toggles.js").write_text((ROOT / "tools/site_libs/toggles.js").read_text())
-    (tmp_path / "page.html").write_text(FOLDS)
+    (tmp_path / "page.html").write_text(TABS)
     html = browser.html(tmp_path / "page.html")
-    assert 'aria-expanded="true"' in html and 'id="part" class="collapse show"' in html
     assert 'id="p1" class="tab-pane"' in html and 'id="p2" class="tab-pane active"' in html
     assert re.search(r'id="t2"[^>]*aria-selected="true"', html)

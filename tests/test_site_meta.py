@@ -31,7 +31,8 @@ def test_the_front_page_is_a_course():
     assert html.count(f'"{meta.NAME}"') == 3 and f"<title>{meta.NAME}</title>" in html  # and in the course
     about = json.loads(re.search(r'application/ld\+json">(.*?)</script>', html)[1])
     assert about["@type"] == "Course" and about["description"] == 'About "it"' and about["isBasedOn"] == meta.ARXIV
-    assert "ld+json" not in head("attention.html", "01 Attention")
+    lesson = head("attention.html", "01 Attention")
+    assert "ld+json" not in lesson and 'title="Releases" href="https://github.com/a/b/releases.atom">' in lesson
 
 
 def test_a_lesson_has_a_card_of_its_own(tmp_path):

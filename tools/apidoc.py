@@ -13,6 +13,7 @@ from nbdev.process import Processor
 from nbdev.processors import FilterDefaults, add_links, add_show_docs, exec_show_docs, rm_export
 
 MARKUP = re.compile(r"(`[^`]*`)|<(?=[/\w])")
+NESTED = re.compile(r"\[\[(`[^`]*`)\]\([^)]*\)\](?=\()")  # a name that is the text of a link has been linked, too
 NAME_LINK = re.compile(r"\[`(\w+)`\]\(https?://[^)]*\.html#(?i:\1)\)")
 
 
@@ -137,7 +138,7 @@ class link_names(Processor):
     def __call__(self, cell):
         add_links(cell)
         if cell.cell_type == "markdown":
-            cell.source = NAME_LINK.sub(self.link, cell.source)
+            cell.source = NAME_LINK.sub(self.link, NESTED.sub(r"[\1]", cell.source))
         for data in (out.data for out in cell.get("outputs", []) if "text/markdown" in out.get("data", {})):
             data["text/markdown"] = NAME_LINK.sub(self.link, data["text/markdown"])
 

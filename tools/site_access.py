@@ -1,6 +1,6 @@
 """For fingers, keyboards and those who listen: a link to the text, contents on phones, a sidebar that folds by itself,
-tables that can be read on 390 pixels. Here finished pages are rewritten; `site_libs/access.js` and `access.css` do the
-rest."""
+the API folded under the code that it repeats, tables that can be read on 390 pixels. Here finished pages are rewritten;
+`site_libs/access.js` and `access.css` do the rest."""
 import re
 from html import escape, unescape
 
@@ -13,6 +13,11 @@ SECTION = re.compile(
     r'<a [^>]*>.*?</a></div><ul id="quarto-sidebar-section-\d+" class="collapse ([^"]*?)( show)?">'
 )
 SCHEME = re.compile(r'<a (class="quarto-color-scheme-toggle[^>]*?) href=""([^>]*?)onclick="([^"]*)"([^>]*)>(.*?)</a>')
+MENU = re.compile(r'<button class="navbar-toggler".*?</button>')  # a phone has room for what it would hide
+API = re.compile(  # what nbdev says of a name: source, heading, signature, table
+    r'(output-markdown">\s*)<hr />\s*(<p><a [^>]*>source</a></p>)?\s*(<h[2-4]) id="([^"]*)" class="(.*?</h[2-4]>)'
+    r'(.*?)(?=</div>\s*</div>(?!\s*</div>))', re.S)
+ENTRY = r'\1<details class="api"><summary>\3 class="no-anchor \5</summary><div id="\4">\2\6</div></details>'
 TO_TOP = 'onclick="window.scrollTo(0, 0); return false;" role="button"'
 LANDMARKS = {  # what a screen reader calls the parts of a page
     '<nav class="navbar ': "Site",
@@ -35,6 +40,8 @@ PROSE = 30  # letters in a cell which is read rather than looked up
 def add_access(html):
     "A finished page, easier to reach and to read."
     html = without_gap(add_contents(add_skip_link(html)))
+    html = MENU.sub("", html).replace("navbar-expand-lg", "navbar-expand")
+    html = API.sub(ENTRY, html)
     html = TOC_NAME.sub(lambda m: m[1] + re.sub(r"(?<=\w)\.(?=\w)", ".<wbr>", m[2]), html)  # Class.<wbr>method
     html = SIDEBAR.sub(fold_sections, html)
     html = SCHEME.sub(r'<button type="button" \1\2onclick="\3"\4>\5</button>', html)
@@ -91,7 +98,8 @@ def readable(table):
     "On a phone a table with prose becomes a list, whose entries name their columns. A head without a word is no head."
     heads = [plain(head) for head in HEAD.findall(table.partition("</thead>")[0])]
     table = EMPTY_HEAD.sub("<td></td>", table)
-    if len(heads) < 3 or not any(len(plain(cell)) > PROSE for _, cell in CELL.findall(table)):
+    cells = [plain(cell) for _, cell in CELL.findall(table)]
+    if len(heads) < 3 or 4*sum(len(cell) > PROSE for cell in cells) < len(cells)//len(heads):  # a quarter of the rows
         return table
     return ROW.sub(lambda m: name_cells(m[0], heads), table).replace('class="', 'class="stacks ', 1)
 

@@ -13,6 +13,7 @@ from lxml.html import document_fromstring
 NO_REQUEST = {"canonical", "alternate", "license", "next", "prev"}  # <link> relations that a browser does not load
 CSS_LOAD = re.compile(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s;]+)")
 JS_LOAD = re.compile(r"(?:import|from|fetch\()\s*[\"']((?:https?:)?//[^\"']+)")
+RAW = re.compile(r"\]\((?:[^()\s]*\.(?:ipynb|html)|#)[^()\s]*\)")  # a link that is no link
 
 PARTS = {  # of every page, each once, and where it stands
     "the link to the text, first of all": "//body/*[1]/self::a[@class='skip-link']",
@@ -38,6 +39,7 @@ class PageFacts:
         page = document_fromstring(html)
         every = partial(page.xpath, smart_strings=False)  # strings that do not hold the page
         self.ids, self.links = every("//@id"), every("//a/@href[. != '']")
+        self.raw = RAW.findall("".join(every("//main//text()[not(ancestor::pre | ancestor::code | ancestor::script)]")))
         self.loads = every("//@src | //@srcset | //@poster | //@data")
         self.loads += [link.get("href", "") for link in page.iter("link") if link.get("rel") not in NO_REQUEST]
         self.loads += CSS_LOAD.findall("\n".join(every("//@style | //style/text()")))
@@ -70,6 +72,7 @@ def check_page(path, page, pages):
     "Say what is wrong with one page."
     yield from (f"loads {url} from elsewhere" for url in page.loads if is_outside(url))
     yield from (f"id {i!r} comes twice (a heading named like a symbol?)" for i in doubles(page.ids))
+    yield from (f"shows {text}, not a link" for text in page.raw)
     yield from (f"{url} leads to no line" for url in page.links if url.endswith("#LNone"))
     inside = [url for url in page.links + page.loads if not is_outside(url)]
     yield from (f"broken link {url}" for url in dict.fromkeys(inside) if broken(path, url, pages))

@@ -2,7 +2,6 @@
 figure 1 with a sentence that runs through it, in place of the introduction."""
 import json
 import re
-from functools import cache
 from html import escape
 from pathlib import Path
 from string import Template
@@ -11,6 +10,7 @@ import numpy as np
 from notebooks import text_of
 from site_course import minutes_of
 from site_map import figure_map
+from site_math import coloured, set_formula
 from site_reference import colab
 from site_rewrites import SiteError
 from site_words import general, words_at
@@ -19,6 +19,9 @@ TEMPLATE = Path(__file__).parent / "front.html"
 BAR = re.compile(r'<nav [^>]*quarto-secondary-nav.*?(?=</header>)', re.S)  # on a phone, to open the sidebar
 SIDES = re.compile(r'(?<=<div id="quarto-content") .*?(?=<main )', re.S)
 INTRODUCTION = re.compile(r'<header id="title-block-header".*?(?=<section id=)', re.S)
+SECTION = re.compile(  # of the second level, up to the next one or the end of the text
+    r'<section([^>]*) class="level2">\s*(<h2.*?</h2>)(.*?)</section>'
+    r'(?=\s*<(?:section[^>]* class="level2"|nav|/main))', re.S)
 TITLE_END = re.compile(r'<header id="title-block-header".*?</header>(?:<details class="contents">.*?</details>)?', re.S)
 CLAIMS_SCRIPT = '<script src="site_libs/claims.js" defer></script>'
 LISTED = re.compile(r'(?<=">)(\d\d\w?) [^<]*</a>(?=</td>)')
@@ -82,8 +85,16 @@ def first_screen(html, parts, live, minutes, cfg):
     html, found = INTRODUCTION.subn(lambda m: filled, html, count=1)
     if not found:
         raise SiteError("index.html: no title block before the first section")
+    html = SECTION.sub(folded, html)
     html = SIDES.sub(' class="quarto-container">', BAR.sub("", html))  # the page itself says where everything is
     return html.replace('<body class="', '<body class="front ', 1)
+
+
+def folded(m):
+    "A section below the first screen, under its heading; a link to it opens it. The list of lessons stands open."
+    heading = m[2].replace('class="', 'class="no-anchor ', 1)  # in a summary no link can be reached
+    fold = '<details class="front-fold" open>' if 'id="lessons"' in m[1] else '<details class="front-fold">'
+    return f"{fold}<summary>{heading}</summary><section{m[1]}>{m[3]}</section></details>"
 
 
 def with_minutes(html, minutes):
@@ -93,52 +104,9 @@ def with_minutes(html, minutes):
     return LISTED.sub(add, html)
 
 
-# ---- equation 1
-
-EQUATION = r"$\mathrm{Attention}(Q,\,K,\,V) = \mathrm{softmax}\left(\frac{QK^\mathrm{T}}{\sqrt{d_k}}\right)V$"
-SPOKEN = "Attention of Q, K, V equals softmax of Q times K transposed over the square root of d k, times V"
-COLOURED = {"$Q$": "of-query", "$K$": "of-key", "$V$": "of-value"}
-DRAWN = {1: "M", 2: "l", 3: "q", 4: "c", 79: "z"}  # matplotlib's steps of a path, in the words of SVG
-
-
-def outlines(tex):
-    "The outlines of a formula, whose units are fifths of a pixel: `(name, x, y, scale, vertices, steps)` of each."
-    import matplotlib  # half a second
-    from matplotlib.textpath import FontProperties, text_to_path
-
-    with matplotlib.rc_context({"mathtext.fontset": "cm"}):
-        letters, shapes, lines = text_to_path.get_glyphs_mathtext(FontProperties(size=20), tex)
-    return [(name, x, y, s, *shapes[name]) for name, x, y, s in letters] + [("", 0, 0, 1, *line) for line in lines]
-
-
-def drawn(x, y, scale, vertices, steps):
-    "An outline as SVG writes it: whole numbers, counted from where the pen is."
-    from matplotlib.path import Path as Outline
-
-    out, pen = [], np.zeros(2)
-    placed = Outline((np.array(vertices)*scale + (x, y))*(1, -1), steps)
-    for points, step in placed.iter_segments(simplify=False):
-        points = points.reshape(-1, 2).round()
-        from_pen = points if step == 1 else points - pen
-        out.append(DRAWN[step] + ("" if step == 79 else " ".join(f"{v:.0f}" for v in from_pen.flat)))
-        pen = points[-1]
-    return "".join(out).replace(" -", "-")
-
-
-@cache
-def equation():
-    "Equation 1 as outlines, which look alike in every browser; the letters Q, K and V have their colours."
-    colours = {outlines(tex)[0][0]: colour for tex, colour in COLOURED.items()}
-    paths = {}
-    for name, *outline in outlines(EQUATION):
-        colour = colours.get(name, "")
-        paths[colour] = paths.get(colour, "") + drawn(*outline)
-    shapes = "".join(f'<path class="{colour}" d="{d}"/>' for colour, d in paths.items())
-    return f'<svg class="front-equation" viewBox="0 -140 1675 210" role="img" aria-label="{SPOKEN}">{shapes}</svg>'
-
-
 # ---- figure 1 and a sentence, until the script of the live one has come
 
+EQUATION = r"\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right)V"
 TITLE = "Attention to the memory"  # what live.js says of the box that is open first
 SENTENCE = "To write a German word the decoder looks at the English ones: lines cross where the order moves."
 LIVE_SCRIPT = '<script type="module" src="../site_libs/live/live.js"></script>'
@@ -170,7 +138,7 @@ def figure(told, to_root="", page_of=str, words=None):
 <h2 id="live-title" class="live-title">{say(TITLE)}</h2>
 <p class="live-sentence">{say(SENTENCE)} {lesson}</p>
 <p class="live-changed" aria-live="polite"></p>
-<div class="live-equation">{equation()}</div>
+<div class="live-equation">{set_formula(coloured(EQUATION, "QKV"), True)}</div>
 <div class="live-body"><div class="live-bar"></div>{still(source, target, weights)}<p class="live-looked"></p></div>
 </section>
 </div>'''

@@ -38,6 +38,7 @@ def add_meta(html, page, cfg):
     more += "".join(f'<meta name="theme-color" content="{colour}" media="(prefers-color-scheme: {theme})">'
                     for theme, colour in THEMES.items())
     more += f'<link rel="apple-touch-icon" href="{to_root}site_libs/icon.png">'
+    more += f'<link rel="alternate" type="application/atom+xml" title="Releases" href="{cfg.git_url}/releases.atom">'
     return html.replace("</head>", f"{more}{course(html, cfg) if is_front else ''}</head>", 1)
 
 

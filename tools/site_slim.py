@@ -1,6 +1,5 @@
 """What no page uses does not travel: rules of the theme that match nothing, icons that nobody sees, and Bootstrap's
-script, of which `site_libs/toggles.js` does the two things that the pages need. The front page brings its
-rules along."""
+script, of which `site_libs/toggles.js` does what the pages need. The front page brings its rules along."""
 import base64
 import logging
 import re
@@ -18,7 +17,6 @@ STYLE = re.compile(r"<style>.*?</style>", re.S)
 SCRIPT = re.compile(r"<script\b.*?</script>", re.S)
 WORD = re.compile(r"[\w-]+")
 BUNDLE = re.compile(r'<script src="([^"]*)site_libs/bootstrap/bootstrap\.bundle\.min\.js"></script>')
-TOGGLES = {"collapse", "tab"}  # of Bootstrap's, what toggles.js knows
 FONT = re.compile(r"src:url\(fonts/bootstrap-icons\.[^}]*")
 ICON = re.compile(r"\\(f[0-9a-f]{3})\b|([\uf101-\uf8ff])")
 SHEET = re.compile(r'<link rel="stylesheet" href="([^"]+)"([^>]*)>')
@@ -31,7 +29,7 @@ DARK = "[data-bs-theme=dark]", ":is([data-bs-theme=dark],[data-scheme=alternate]
 
 def slim_page(html):
     "A page with `toggles.js` instead of Bootstrap's script, and with the styles of its widgets in the head, each once."
-    unknown = set(re.findall(r'data-bs-toggle="(\w+)"', html)) - TOGGLES
+    unknown = set(re.findall(r'data-bs-toggle="(\w+)"', html)) - {"tab"}
     if unknown:
         raise SiteError(f"toggles.js does not know {', '.join(sorted(unknown))}")
     html = BUNDLE.sub(r'<script src="\1site_libs/toggles.js" defer></script>', html)

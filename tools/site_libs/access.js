@@ -77,7 +77,7 @@
       answers.append(name, ...folds)
     }
     document.querySelector("main").append(answers)
-    opened = [...document.querySelectorAll("main details:not([open], .code-fold)")]
+    opened = [...document.querySelectorAll("main details:not([open], .code-fold, .api)")]
     for (const fold of opened) fold.open = true
   }
 

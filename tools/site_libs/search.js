@@ -242,10 +242,7 @@
   input.addEventListener("input", show)
   box.addEventListener("keydown", onKey)
   box.addEventListener("focusout", (event) => { if (event.relatedTarget && !box.contains(event.relatedTarget)) close() })
-  list.addEventListener("click", () => {
-    close()
-    document.querySelector('.navbar-toggler[aria-expanded="true"]')?.click() // on a phone the box stands in a menu
-  })
+  list.addEventListener("click", close)
   document.addEventListener("click", (event) => { if (!box.contains(event.target)) close() })
   document.addEventListener("keydown", onPageKey)
 })()

@@ -1,17 +1,6 @@
-// What these pages need of Bootstrap's script, under its names: parts that fold (`data-bs-toggle="collapse"`) and tabs
-// (`data-bs-toggle="tab"`). The arrow keys go from tab to tab.
-const targetsOf = toggle => document.querySelectorAll(toggle.dataset.bsTarget || toggle.getAttribute('href'))
-
-const fold = toggle => {
-  const open = toggle.getAttribute('aria-expanded') !== 'true'
-  targetsOf(toggle).forEach(part => part.classList.toggle('show', open))
-  // A section's name and its arrow fold the same part
-  document.querySelectorAll(`[data-bs-target="${toggle.dataset.bsTarget}"]`).forEach(each => {
-    each.setAttribute('aria-expanded', open)
-    each.classList.toggle('collapsed', !open)
-  })
-}
-
+// What these pages need of Bootstrap's script, under its name: tabs (`data-bs-toggle="tab"`). The arrow keys go from tab to
+// tab.
+const targetsOf = tab => document.querySelectorAll(tab.dataset.bsTarget || tab.getAttribute('href'))
 const tabsBeside = tab => [...tab.closest('[role="tablist"]').querySelectorAll('[data-bs-toggle="tab"]')]
 
 const show = tab => tabsBeside(tab).forEach(each => {
@@ -21,10 +10,10 @@ const show = tab => tabsBeside(tab).forEach(each => {
 })
 
 document.addEventListener('click', event => {
-  const toggle = event.target.closest('[data-bs-toggle]')
-  if (!toggle) return
+  const tab = event.target.closest('[data-bs-toggle="tab"]')
+  if (!tab) return
   event.preventDefault()
-  toggle.dataset.bsToggle === 'tab' ? show(toggle) : fold(toggle)
+  show(tab)
 })
 
 document.addEventListener('keydown', event => {

@@ -237,6 +237,7 @@ const tell = me => {
     }})
   }
   if (answer.ms) said.append(say('Translated here, {ms} ms a word piece. ', {ms: answer.ms.toFixed(1)}))
+  if (product(answer.chosen) < .05) said.append(say('The model is not sure: it knows one small grammar, and this sentence may lie outside of it.'))
 }
 
 // Without the mask: where the decoder would now say something else, and how often that is a piece which stands further on.
@@ -285,7 +286,6 @@ const start = async root => {
   me.bar = make(me.said.parentNode, 'progress', {hidden: true, ariaLabel: say('The file of the model')})
   const maps = Object.fromEntries(Object.entries(first.maps).map(([kind, own]) => [kind, inShares(own)]))
   me.plain = me.answer = inWords({...first, maps, next: inShares(first.next), chosen: inShares(first.chosen)})
-  me.equation.firstElementChild.setAttribute('aria-label', say('Attention of Q, K, V equals softmax of Q times K transposed over the square root of d k, times V'))
   me.figure.setAttribute('aria-label', say('Figure 1 of the paper'))
   me.out.ariaLabel = say('German translation')
   me.in.ariaLabel = say('English sentence')

@@ -90,7 +90,10 @@ begin('beam', (me, {trees}) => {
     ends.filter(end => end.at <= step).forEach(end =>
       add(found, 'li', {}, say('{text} (P {p}, score {score})', told(end))))
     box.scrollLeft = box.scrollWidth
-    const names = kept.map(c => say('“{text}” {p}', {text: spelt(c.pieces), p: chance(c)})).join(say(', '))
+    // What goes on after a full stop would read like a mistake
+    const likely = kept.filter(c => chance(c) !== '<.001')
+    const names = likely.map(c => say('“{text}” {p}', {text: spelt(c.pieces), p: chance(c)})).join(say(', '))
+      || say('only what is below .001')
     me.tell(say('Step {step} of {all}, kept: {names}. ', {step, all: steps.length, names}) +
       (step < steps.length ? '' : verdict(ends[0], search(given, 1, 0).ends[0])))
   }
