@@ -414,9 +414,9 @@ def computed_once():
     outcomes, kept = ex.Write.outcomes.__func__, {}
 
     def remembered(cls, answer, *asked):
-        parts = answer
-        if isinstance(answer, partial): parts = answer.func, [(name, id(part)) for name, part in answer.keywords.items()]
-        found, more = kept.setdefault((cls, str(parts)), ([], outcomes(cls, answer, *asked)))
+        changed = {name: id(part) for name, part in answer.keywords.items()} if isinstance(answer, partial) else {}
+        key = cls, getattr(answer, 'func', answer), str(changed)
+        found, more = kept.setdefault(key, ([], outcomes(cls, answer, *asked)))
         yield from found
         for one in more:
             found.append(one)
