@@ -268,11 +268,11 @@ def maps(found):
 
 def parsing_rnn(found):
     "parsing_rnn.json: F1 and outputs without repair after the last step, for each number of trees and each model."
-    head = ['trees', 'model', 'rate', 'warm-up', 'F1, test', 'F1, unseen', 'without repair, test, %', 'unseen, %']
+    head = ['trees', 'model', 'rate', 'F1, test', 'F1, unseen', 'without repair, test, %', 'unseen, %']
     groups = {}
     for run in found['runs']: groups.setdefault((run['trees'], run['model']), []).append(run)
     def cell(runs, key, split): return ranged([run['curve'][-1][split][key] for run in runs])
-    rows = [[f'{trees:,}', model, runs[0]['lr_factor'], runs[0]['warmup'],
+    rows = [[f'{trees:,}', model, runs[0]['lr_factor'],
              *(cell(runs, key, split) for key in ('f1', 'sound') for split in ('test', 'unseen'))]
             for (trees, model), runs in groups.items()]
     steps = found['runs'][0]['curve'][-1]['step']
