@@ -33,7 +33,7 @@ RECIPE = {
     'factors': [0.35, 0.7, 1.4, 2.8], 'warmup': 200,
     'batch_tokens': 1024, 'norm': 'pre', 'dropout': 0.1,
     'extra': 50,                    # tokens that an output may have more than its sentence
-    'tested': {'200': ['test'], '400': ['test'], '800': ['test', 'unseen']}}  # at which step on which splits
+    'tested': {'400': ['test'], '800': ['test', 'unseen']}}  # at which step on which splits
 TINY = {'trees': [100, 200], 'seeds': [1], 'trials': {'trees': 100, 'seed': 0}, 'factors': [0.35, 0.7],
         'warmup': 2, 'batch_tokens': 256, 'extra': 2, 'tested': {'1': ['test'], '2': ['test', 'unseen']}}
 SIZES = {}  # of the corpus, where they are not its own
