@@ -30,7 +30,7 @@ from transformer_nb.train.trainer import Trainer, TrainingConfig
 MODELS = 'Transformer', 'RNNSearch'
 RECIPE = {
     'trees': [2000, 40_000], 'seeds': [1, 2, 3], 'trials': {'trees': 2000, 'seed': 0},
-    'factors': [0.35, 0.7, 1.4, 2.8], 'warmup': 200,
+    'factors': [0.175, 0.35, 0.7, 1.4, 2.8], 'warmup': 200,
     'batch_tokens': 1024, 'norm': 'pre', 'dropout': 0.1,
     'extra': 50,                    # tokens that an output may have more than its sentence
     'tested': {'400': ['test'], '800': ['test', 'unseen']}}  # at which step on which splits
