@@ -1,6 +1,6 @@
 """Parsing beside a recurrent model: RNNSearch and the Transformer learn from the same trees (paper §6.3).
 
-    python benchmarks/parsing_rnn.py        # the built-in grammar, three seeds: about 20 minutes on one CPU core
+    python benchmarks/parsing_rnn.py        # the built-in grammar, three seeds: 24 minutes of one CPU core
 
 The paper says that the Transformer parses well even when it learns from 40,000 trees alone, "in contrast to RNN
 sequence-to-sequence models". Here both models of table2.py, of nearly equal size, learn from 2,000 and from 40,000
