@@ -281,6 +281,20 @@ def maps(found):
     return f"{what}\n\n{table(['', *kinds], rows)}"
 
 
+def parsing_rnn(found):
+    "parsing_rnn.json: F1 and outputs without repair after the last step, for each number of trees and each model."
+    head = ['trees', 'model', 'rate', 'F1, test', 'F1, unseen', 'without repair, test, %', 'unseen, %']
+    groups = {}
+    for run in found['runs']: groups.setdefault((run['trees'], run['model']), []).append(run)
+    def cell(runs, key, split): return ranged([run['curve'][-1][split][key] for run in runs])
+    rows = [[f'{trees:,}', model, runs[0]['lr_factor'],
+             *(cell(runs, key, split) for key in ('f1', 'sound') for split in ('test', 'unseen'))]
+            for (trees, model), runs in groups.items()]
+    steps = found['runs'][0]['curve'][-1]['step']
+    about = f"{found['machine']}, torch {found['torch']}; {steps:,} steps, {len(found['recipe']['seeds'])} seeds"
+    return f'{about}\n\n{table(head, rows)}'
+
+
 def multi30k(runs):
     "multi30k.json: BLEU with 95 % intervals."
     first = next(iter(runs.values()))
@@ -413,7 +427,8 @@ TABLES = {  # block: file and function
     'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
     'parallel': ('parallel', parallel),
-    'maps': ('attention_maps', maps), 'checkpoints': ('checkpoint_stall', checkpoints),
+    'maps': ('attention_maps', maps), 'parsing-rnn': ('parsing_rnn', parsing_rnn),
+    'checkpoints': ('checkpoint_stall', checkpoints),
     'exchange': ('hosts', exchange), 'shared-step': ('hosts', shared_step), 'lost': ('hosts', lost),
     'large-corpus': ('large_corpus', large_corpus), 'multi30k': ('multi30k', multi30k)}
 

@@ -103,6 +103,9 @@ def all_find(kind, where):
 
 
 def silver_helps(data): data['grammar-semi']['scores']['gold+silver']['f1'] = 99.
+def nobody_is_ahead(data):
+    for run in data['runs']:
+        for split in ('test', 'unseen'): run['curve'][-1][split]['f1'] = 90. + run['seed']
 
 
 CHANGES = {('table3', 'one-head'): (one_head_is_better, 'opposite'),
@@ -111,7 +114,8 @@ CHANGES = {('table3', 'one-head'): (one_head_is_better, 'opposite'),
            ('attention_maps', 'distant'): (all_find('bracket', 'decoder'), 'seen'),
            ('positions', 'extrapolation'): (waves_go_on, 'seen'),
            ('table1', 'short-paths'): (recurrence_remembers, 'not seen'),
-           ('parsing', 'semi-helps'): (silver_helps, 'seen')}
+           ('parsing', 'semi-helps'): (silver_helps, 'seen'),
+           ('parsing_rnn', 'few-trees'): (nobody_is_ahead, 'not seen')}
 
 
 @pytest.mark.parametrize('file, name', CHANGES)

@@ -163,11 +163,12 @@ def translations(
     model,                 # Transformer, RNNSearch or ConvS2S, in eval mode
     tokenizer,             # The shared tokenizer
     texts:list,            # Sentences, not empty
-    batch_tokens:int=2048  # Padded source tokens per batch
+    batch_tokens:int=2048, # Padded source tokens per batch
+    extra:int=10           # As in `greedy_anew`
 ) -> list:                 # One translation each, same order
     "Greedy translations of any of the models."
     rows, device = [ids + [EOS] for ids in tokenizer.encode(texts)], model.embedding.weight.device
     lengths, found = [len(row) for row in rows], [None]*len(rows)
     for batch in batch_by_tokens(lengths, sorted(range(len(rows)), key=lengths.__getitem__), batch_tokens):
-        for i, ids in zip(batch, greedy_anew(model, pad([rows[i] for i in batch], device))): found[i] = ids
+        for i, ids in zip(batch, greedy_anew(model, pad([rows[i] for i in batch], device), extra)): found[i] = ids
     return tokenizer.decode(found)
