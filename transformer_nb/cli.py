@@ -263,8 +263,7 @@ def train(
     cfg = replace(cfg, **_only(options, ('norm', 'dropout', 'max_len')))
     settings = TrainingConfig(**_only(options, signature(TrainingConfig).parameters))
     about, bleu = _only(options, ABOUT), options['bleu']
-    corpus = load_mixture(about['data'], about['src'], about['tgt'], about['corpus_size'], about['drop_empty'],
-        cfg.max_len)
+    corpus = load_mixture(about['data'], about['src'], about['tgt'], about['corpus_size'], about['drop_empty'])
     pairs, val = corpus['train'], corpus.splits.get('val', [])
     if bleu and not val:
         raise InputError(f"--bleu {bleu}: there are no validation pairs to translate; add val.{corpus.src} and "

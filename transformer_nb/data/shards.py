@@ -315,17 +315,12 @@ def load_data(
     src:str='en',           # Source language; shards know theirs
     tgt:str='de',           # Target language
     n_train:int=40_000,     # Training pairs of the built-in corpus
-    drop_empty:bool=False,  # Leave out pairs with an empty side instead of refusing them?
-    max_len:int|None=None   # Longest sequence of the model, in tokens: shards are compared with it here
+    drop_empty:bool=False   # Leave out pairs with an empty side instead of refusing them?
 ) -> Corpus:                # 'train' of shards is `Shards`, their other splits are text
-    "Whatever `--data` names, as a corpus; `InputError` for missing or damaged shards, and for pairs that are too long."
+    "Whatever `--data` names, as a corpus; raises `InputError` for missing or damaged shards, else as `load_corpus`."
     if not (Path(data, MANIFEST).exists() or Path(data, JOURNAL).exists()):
         return load_corpus(data, src, tgt, n_train, drop_empty)
     shards = Shards(data)
-    longest = int(shards.lengths.max(initial=0))
-    if max_len and longest >= max_len:
-        raise InputError(f"{data}: a sentence of {longest:,} tokens does not fit the model's max_len {max_len:,}: "
-            f"take a model with a larger one (--max-len), or prepare with --max-len {max_len}")
     src, tgt = shards.plan['src'], shards.plan['tgt']
     others = load_folder(data, src, tgt).splits if shards.texts else {}
     return Corpus(src, tgt, {'train': shards} | others)
