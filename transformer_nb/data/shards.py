@@ -24,7 +24,7 @@ from random import Random
 from threading import Thread
 
 import numpy as np
-from fastcore.basics import chunked
+from fastcore.basics import chunked, num_cpus
 from tqdm import tqdm
 
 from ..core import DiskError, InputError, ProcessLost, give_back_memory
@@ -154,8 +154,7 @@ def cores_for(
 ) -> int: # Processes
     "This one for files of some megabytes, where starting others takes longer than the work; else one for each core."
     if sum(os.path.getsize(file) for file in files) < 2e7: return 1
-    if hasattr(os, 'sched_getaffinity'): return len(os.sched_getaffinity(0))  # those that this process may use
-    return os.cpu_count() or 1
+    return num_cpus()  # those that this process may use
 
 # %% ../../nbs/data/03_shards.ipynb #20ddc4f6
 def _full_pairs(files, plan):
