@@ -184,7 +184,7 @@ def count_real(
     wrong = torch.cat([(real[:, 1:] > real[:, :-1]).any(1) for real in tables])  # rows with a token behind padding
     # both at once: each question makes the CPU wait for a GPU
     *counts, n_wrong = torch.stack([*(real.sum() for real in tables), wrong.sum()]).tolist()
-    if n_wrong and not torch.compiler.is_compiling():
+    if n_wrong:
         raise InputError(
             f"row {wrong.nonzero()[0].item() % len(tables[0])} (from 0) of the ids: padding stands before a token, "
             "but padding belongs on the right; move it there, or check that pad_id is the id of padding "
