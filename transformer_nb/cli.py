@@ -211,7 +211,8 @@ def _where(data):
     "Corpora with whole paths and their weights, as training.json keeps them."
     if not isinstance(data, str): return [_where(name) for name in data]
     corpus, weight = weighted(data)
-    if corpus != 'builtin': corpus = ','.join(map(os.path.realpath, corpus.split(',')))
+    files = [corpus] if Path(corpus).is_dir() else corpus.split(',', 1)
+    if corpus != 'builtin': corpus = ','.join(map(os.path.realpath, files))
     return corpus if weight == 1 else f'{corpus}={weight:g}'
 
 def _bleu(tokenizer, pairs):
@@ -421,9 +422,9 @@ def _tests(about, data=None, src=None, tgt=None, drop_empty=False):
     src, tgt = src or about['src'], tgt or about['tgt']
     drop_empty = drop_empty or (not data and about['drop_empty'])
     another = f"name one with --data FILE.{src},FILE.{tgt}"
-    if ',' in origin: splits = {'train': origin.split(',', 1)}
-    elif data or Path(origin).is_dir(): splits = folder_files(origin, src, tgt)
-    else: raise InputError(f"{origin}: the corpus that the model was trained on is not here; {another}")
+    if not data and ',' not in origin and not Path(origin).is_dir():
+        raise InputError(f"{origin}: the corpus that the model was trained on is not here; {another}")
+    splits = folder_files(origin, src, tgt)
     tests = Corpus(src, tgt, splits).tests or (list(splits) if data else [])
     if not tests: raise InputError(f"{origin}: no test split (test*.{src}) in it; {another}")
     return {name: read_parallel(*splits[name], drop_empty=drop_empty) for name in tests}
