@@ -104,10 +104,7 @@ def _only(options, names):
 # %% ../nbs/21_cli.ipynb #066cd35a
 def _new(pairs, cfg, start, vocab_size, seed, world):
     "A new run's tokenizer and model: those to start from; else the vocabulary is learned once, for all processes."
-    if start:
-        model = Transformer(cfg)
-        model.load_state_dict(start.model.state_dict())
-        return start.tokenizer, model
+    if start: return start.tokenizer, checkpoints.filled(cfg, start.model.float().state_dict())
     prepared = _shards_in(pairs)
     if prepared: tokenizer = prepared[0].tokenizer
     else:
@@ -487,16 +484,15 @@ def _gold(file):
         "give a file of bracketed trees, such as (S (NP (NN dogs)) (VP (VBP bark)))")
 
 # %% ../nbs/21_cli.ipynb #7833633b
+@delegates(Parser.hypotheses, but=['n'])
 def parse(
     model:str,               # Checkpoint directory of a parser, or a run that holds some
     file:str='-',            # Text to parse, one sentence per line, spaces around punctuation too ('-' is stdin)
     gold:str|None=None,      # File of bracketed trees: parse their sentences, print labelled bracket F1 (percent)
-    beam:int=21,             # Hypotheses kept per sentence; 1 is greedy
-    alpha:float=0.3,         # Length penalty
-    batch_tokens:int=16384,  # Padded tokens per batch
     lines:int=256,           # Lines parsed together, at most
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
-    device:str='auto'        # cpu, cuda, mps, or auto
+    device:str='auto',       # cpu, cuda, mps, or auto
+    **search
 ):
     "Sentences to bracketed trees on stdout, one line out for each line in, empty for empty; or their F1 against gold."
     trees = _gold(gold) if gold else []
@@ -504,7 +500,6 @@ def parse(
     if parser.about.get('task') != 'parsing':  # it would answer with nonsense
         raise InputError(f"{model}: a model that translates; train one that parses with "
             "transformer_nb.experiments.parsing.train_parser (lesson 18), or use tnb-translate")
-    search = dict(beam=beam, alpha=alpha, batch_tokens=batch_tokens)
     if not gold: return _stream(file, on_error, lines, lambda group: parser.parse(group, **search))
     found = parser.parse([' '.join(words_of(t)) for t in trees], **search)
     print('  '.join(f'{name} {value}' for name, value in f1(trees, found).items()))
