@@ -382,14 +382,13 @@ def _tell_unknown(translator, texts, told):
     more = f' and {len(new) - 8:,} more' if len(new) > 8 else ''
     warnings.warn(f"never seen in training: {', '.join(new[:8])}{more}; expect nonsense there")
 
-@delegates(Translator.translate, but=['max_new_tokens'])
+@delegates(Translator.translate)
 def translate(
     model:str,               # Checkpoint directory, or a run that holds some
     file:str='-',            # Text to translate, one sentence per line ('-' is stdin)
     nbest:int=1,             # Translations per sentence; more than 1 prints NUMBER ||| TEXT ||| SCORE
     lines:int=256,           # Lines translated together, at most
     int8:bool=False,         # 8-bit integers: faster on a CPU with VNNI, a little less exact?
-    max_new_tokens:int|None=None, # Tokens of a translation, at most (default: those of its line and 50 more)
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
     device:str='auto',       # cpu, cuda, mps, or auto
     dtype:str='auto',        # float32, bfloat16, float16, or auto
@@ -401,7 +400,7 @@ def translate(
     told, number = set(), count(1)
     def answer(group):
         _tell_unknown(translator, group, told)
-        for hyps, i in zip(translator.nbest(group, n=nbest, max_new_tokens=max_new_tokens, **kwargs), number):
+        for hyps, i in zip(translator.nbest(group, n=nbest, **kwargs), number):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)
 
@@ -567,21 +566,20 @@ def export(
     print(f"{out}: {', '.join(sorted(file.name for file in Path(out).iterdir()))}", file=sys.stderr)
 
 # %% ../nbs/21_cli.ipynb #db652cbb
+@delegates(cleaning.clean)
 def clean(
     data:str,                # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
     out:str|None='clean',    # Directory to write; must be new
-    src:str='en',            # Source language
-    tgt:str='de',            # Target language
     tests:str='',            # More test sets to leave out, spaces between: each a file, or two files, comma between
     max_chars:int=1000,      # Longest side, in characters
     max_ratio:float=3.,      # Longest ratio of the two lengths, in bytes
     any_language:bool=False, # Do not look at the languages?
-    workers:int|None=None,   # Processes (default: one for each core)
-    json:bool=False          # Print the report as JSON?
+    json:bool=False,         # Print the report as JSON?
+    **kwargs
 ):
     "Leave out bad pairs: empty, too long, unequal, copied, of another script or language, of a test, repeated."
-    report = cleaning.clean(data, out, src, tgt, tests.split(), workers, max_chars=max_chars, max_ratio=max_ratio,
-        language=not any_language)
+    report = cleaning.clean(data, out, tests=tests.split(), max_chars=max_chars, max_ratio=max_ratio,
+        language=not any_language, **kwargs)
     print(dumps(report.as_dict(), indent=1) if json else report)
 
 @delegates(clean, but=['out'])
@@ -596,12 +594,10 @@ def check_data(
 def prepare(
     data:str,                  # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
     out:str='shards',          # Directory to write: new, or begun with the same settings
-    vocab_size:int|None=None,  # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
-    workers:int|None=None,     # Processes (default: one for each core)
     **kwargs
 ):
     "Tokenize a corpus once, into shards to train on. Give the same command again to go on, or to repair."
-    made = shards.prepare(data, out, vocab_size=vocab_size, workers=workers, **kwargs)
+    made = shards.prepare(data, out, **kwargs)
     pairs, tokens, too_long = (sum(entry[name] for entry in made['shards']) for name in ('pairs', 'tokens', 'too_long'))
     print(f"{out}: {pairs:,} pairs, {tokens:,} tokens, {made['vocab_size']:,} word pieces, "
         f"{len(made['shards'])} shards; {too_long:,} pairs were too long", file=sys.stderr)

@@ -210,11 +210,11 @@ def prepare(
     out:str|Path,              # Directory to write, new or begun with the same settings
     src:str='en',              # Source language
     tgt:str='de',              # Target language
-    vocab_size:int|None=None,  # Word pieces of the shared vocabulary; None: 8,000, or as many as the text allows
+    vocab_size:int|None=None,  # Word pieces of the shared vocabulary (default: 8,000, or as many as the text allows)
     sample:int=250_000,        # Pairs from which the vocabulary is learned, drawn from all
     max_len:int=1024,          # Pairs with a side of so many tokens or more are left out, and counted
     seed:int=0,                # Fixes the sample
-    workers:int|None=None,     # Processes; None: one for each core, for a small corpus this one
+    workers:int|None=None,     # Processes (default: one for each core, for a small corpus one)
     drop_empty:bool=False      # Leave out pairs with an empty side instead of refusing them?
 ) -> dict:                     # The manifest
     "Text to shards; started again with the same settings it goes on, or repairs. `InputError` for what is wrong."
