@@ -284,7 +284,7 @@ def _asked(given):
     signature(train).bind(**given)  # `TypeError` for one that there is not
     asked = {name: value for name, value in given.items() if value is not None and value is not False}
     match given['data']:
-        case [single]: asked['data'] = single
+        case [single]: asked['data'] = single  # as training.json keeps it
     asked = recipes.with_recipe(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
     if asked.get('preset', 'tiny') not in PRESETS:
         raise InputError(f"--preset {asked['preset']}: no such preset; choose one of {', '.join(PRESETS)}")

@@ -90,7 +90,8 @@ class Translator:
     ):
         check_tokenizer(tokenizer, model.cfg)
         self.tokenizer, self.about, self.ready = tokenizer, about or {}, inference(model, int8)
-        self.own, self.int8 = None if isinstance(model, Inference) else model.eval(), self.ready.int8
+        self.int8 = self.ready.int8
+        self.own = None if isinstance(model, Inference) else model.eval()  # the model itself, if it was not given up
 
     @classmethod
     def from_pretrained(cls,
