@@ -209,7 +209,7 @@ def _where(data):
     corpus, weight = weighted(data)
     files = [corpus] if Path(corpus).is_dir() else corpus.split(',', 1)
     if corpus != 'builtin': corpus = ','.join(map(os.path.realpath, files))
-    return corpus if weight == 1 else f'{corpus}={weight:g}'
+    return corpus if weight == 1 else f'{corpus}={weight:.15g}'
 
 def _bleu(tokenizer, pairs):
     "A function of the model: BLEU of its greedy translations of sentence pairs; None if there are none."
