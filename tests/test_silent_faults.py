@@ -537,6 +537,12 @@ def test_suppressed_tokens_are_ids(tokens):
     refused(lambda: TransformerConfig(suppress_tokens=tokens), 'suppress_tokens must be a list of ids', repr(tokens))
 
 
+def test_numbers_of_numpy_make_a_model():
+    cfg = TransformerConfig(vocab_size=np.int64(60), dropout=np.float32(.5), bias=np.bool_(True))
+    assert cfg == TransformerConfig(60, dropout=.5, bias=True)
+    assert json.loads(json.dumps(dataclasses.asdict(cfg)))['vocab_size'] == 60
+
+
 def test_an_older_glibc_gets_a_threshold_that_it_takes(monkeypatch):
     "A refused one would leave its own, and no longer a moving one: every larger tensor would be mapped anew."
     told = []
