@@ -128,7 +128,8 @@ def write_manifest(
     "Put a folder's files onto the disk, with ordinary permissions and the manifest as the last one."
     for file in folder.iterdir(): file.chmod(folder.stat().st_mode & 0o666)  # safetensors lets only the owner read
     files = {file.name: fsync_and_hash(file) for file in sorted(folder.iterdir()) if file.name != MANIFEST}
-    atomic_write(folder/MANIFEST, to_json({'format': format, 'files': files}))
+    (folder/MANIFEST).write_bytes(to_json({'format': format, 'files': files}))
+    fsync_and_hash(folder/MANIFEST)
     _fsync_folder(folder)
 
 def _fsync_folder(folder):
