@@ -134,6 +134,7 @@ def in_order(
     workers:int # Processes; 1: this one
 ):              # Yields the results in the order of the tasks
     "Spread tasks over processes, a few at a time; the first error ends it."
+    if workers < 1: raise InputError(f"workers {workers}: give at least 1")
     if workers == 1:
         yield from starmap(function, tasks)
         return
