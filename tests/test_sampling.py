@@ -198,6 +198,8 @@ def test_the_small_model_learns_two_hundred_pairs(text, tmp_path):
     assert tuned.training['init'] == 'demo'
     train(device='cpu', steps=21, out=tmp_path/'run', resume=True)
     assert checkpoints.load(tmp_path/'run').training['init'] == 'demo'
+    with pytest.raises(InputError, match='its vocab_size is'):
+        train(device='cpu', vocab_size=99, out=tmp_path/'run', resume=True)
     with pytest.raises(InputError, match="its run has init 'demo', not 'other'"):
         train(device='cpu', init='other', out=tmp_path/'run', resume=True)
 

@@ -140,7 +140,7 @@ ABOUT = {  # kept in training.json beside the settings, and what it is where nob
 def _resumed(found, asked, world):
     "A run goes on: configuration of its model, and its own options. Raises `InputError` where it is not of `train`."
     settings = read_state(found)['settings']
-    _check_model(found, asked, 'norm', 'dropout', 'max_len')
+    _check_model(found, asked, 'vocab_size', 'norm', 'dropout', 'max_len')
     of_today = {'device': 'auto', 'shard': settings['shard'] and world.size > 1}  # the machine decides
     return found.model.cfg, ABOUT | _only(found.training, ABOUT) | settings | of_today | asked
 
