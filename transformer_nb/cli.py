@@ -188,7 +188,8 @@ RESUME = {'nargs': '?', 'const': 'newest', 'choices': ('newest', 'auto'), 'metav
 def _found(out, resume, world):
     "The checkpoint to go on from, the same for all processes; None: a new run begins."
     if not resume:
-        refuse_used(out)
+        try: refuse_used(out)
+        except InputError as e: raise InputError(f"{e} (--resume, --out)") from None
         return None
     def newest():
         if resume != 'auto' or checkpoints.steps(out): return checkpoints.newest(out)

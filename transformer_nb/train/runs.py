@@ -23,14 +23,14 @@ def refuse_used(
     "Raises `InputError` if another run lies there: nothing of it may be deleted, rewritten, or mixed with the new one."
     out, metrics = Path(out), Path(out)/'metrics.jsonl'
     if checkpoints.steps(out) or (out/'averaged').exists():
-        raise InputError(f"{out}: already holds a run; resume it (--resume), or choose another directory (--out)")
+        raise InputError(f"{out}: already holds a run; resume it, or choose another directory")
     if not metrics.exists(): return
     first = metrics.read_text(encoding='utf-8', errors='replace').partition('\n')[0]
     if first and not all(f'"{name}": ' in first for name in ('step', 'loss', 'tokens_per_s')):
-        raise InputError(f"{metrics}: of another program; choose another directory (--out)")
+        raise InputError(f"{metrics}: of another program; choose another directory")
     if not again:
         raise InputError(f"{metrics}: of a run that ended before its first checkpoint; remove it, "
-            "or choose another directory (--out)")
+            "or choose another directory")
 
 # %% ../../nbs/train/04_runs.ipynb #95896e98
 def split_micro_batches(
