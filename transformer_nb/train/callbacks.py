@@ -236,8 +236,9 @@ class Checkpointing(Callback):
     def on_fit_start(self, trainer):
         "The average of an earlier part of the run goes; somebody's own files in its place end the run now."
         if not trainer.is_main_process: return
-        checkpoints.check_own(trainer.out/'averaged')
-        checkpoints.remove(trainer.out/'averaged')
+        averaged = trainer.out/'averaged'
+        checkpoints.check_own(averaged)
+        if averaged.exists(): checkpoints.remove(averaged)
 
     def on_step_start(self, trainer):
         if self.is_due(trainer): self.checkpoint(trainer)
