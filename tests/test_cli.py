@@ -322,6 +322,14 @@ def test_eval_without_the_corpus_names_the_remedy(corpus, tmp_path):
     assert f'{corpus}: the corpus that the model was trained on is not here; name one with --data FILE.en' in err
 
 
+def test_a_comma_may_stand_in_the_name_of_a_folder(corpus, tmp_path):
+    folder = corpus.rename(tmp_path/'news, 2014')
+    train(data=str(folder), steps=1, device='cpu', out=tmp_path/'run')
+    status, out, err = tnb('tnb-eval', tmp_path/'run', '--beam', 1)
+    assert status == 0 and out.startswith(b'test '), err
+    train(steps=1, device='cpu', out=tmp_path/'run', resume='newest')  # there is no step to do, but its corpus is read
+
+
 def test_average_of_the_last_checkpoints(small_run, tmp_path):
     status, _, err = tnb('tnb-average', small_run, tmp_path/'mean', '--last', 3)
     assert status == 0 and err.count('step-') == 3, err

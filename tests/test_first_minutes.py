@@ -356,7 +356,7 @@ def test_a_command_called_from_python_raises_instead_of_ending_python(tmp_path):
 def test_threads_are_chosen_by_measuring_and_given_back(tmp_path, monkeypatch):
     trainer, before = new_trainer(tmp_path/'run'), torch.get_num_threads()
     seconds = {1: 10., 2: 6., 4: 5.5, 8: 1.}  # from 2 to 4 little is won: there it stops
-    monkeypatch.setattr(autotune, 'seconds_a_step', lambda trainer: seconds[trainer.cfg.threads])
+    monkeypatch.setattr(autotune, 'seconds_a_step', lambda trainer, threads: seconds[threads])
     monkeypatch.setattr(torch, 'get_num_threads', lambda: 8)
     choose_threads(trainer)
     assert trainer.cfg.threads == 2

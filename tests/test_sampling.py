@@ -18,7 +18,7 @@ from transformer_nb.cli import train
 from transformer_nb.core import InputError
 from transformer_nb.data.batching import Batches, id_pairs, make_batch
 from transformer_nb.data.corpora import Split
-from transformer_nb.data.sampling import Mixture, ResampledPairs, load_mixture
+from transformer_nb.data.sampling import Mixture, ResampledPairs, load_mixture, weighted
 from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.interop.marian import read_model
 from transformer_nb.parts.packing import with_packed_attention
@@ -169,6 +169,12 @@ def test_no_dropout_is_todays_run(text, tmp_path):
     assert equal(weights(tmp_path/'a'), weights(tmp_path/'b')) and equal(weights(tmp_path/'a'), weights(tmp_path/'c'))
 
 
+def test_a_weight_is_kept_to_its_last_digit(text, tmp_path):
+    "A resumed run reads it again, and must draw the same pairs."
+    train(**RUN | dict(data=[f"{text/'a'}=.3333333333"], vocab_size=250, steps=1), out=tmp_path/'run')
+    assert weighted(checkpoints.load(tmp_path/'run').training['data'])[1] == .3333333333
+
+
 @pytest.mark.parametrize('given, said', [('=0', 'weight above 0'), ('=x', 'no such folder')])
 def test_a_weight_that_is_none(text, given, said):
     with pytest.raises(InputError, match=said): load_mixture([str(text/'a'), str(text/'b') + given])
@@ -192,6 +198,8 @@ def test_the_small_model_learns_two_hundred_pairs(text, tmp_path):
     assert tuned.training['init'] == 'demo'
     train(device='cpu', steps=21, out=tmp_path/'run', resume=True)
     assert checkpoints.load(tmp_path/'run').training['init'] == 'demo'
+    with pytest.raises(InputError, match='its vocab_size is'):
+        train(device='cpu', vocab_size=99, out=tmp_path/'run', resume=True)
     with pytest.raises(InputError, match="its run has init 'demo', not 'other'"):
         train(device='cpu', init='other', out=tmp_path/'run', resume=True)
 

@@ -537,13 +537,35 @@ def test_suppressed_tokens_are_ids(tokens):
     refused(lambda: TransformerConfig(suppress_tokens=tokens), 'suppress_tokens must be a list of ids', repr(tokens))
 
 
+def test_a_comma_names_two_files(tmp_path):
+    (tmp_path/'a').write_text('one\n')
+    for data in (f"{tmp_path/'a'},", ','): refused(lambda: find_files(data, 'en', 'de'), 'no such file')
+
+
+def test_the_root_is_a_folder_like_others():
+    def fill():
+        with atomic_folder('/', (), 'empty folder'): pytest.fail('it was taken')
+    refused(fill, '/: is there already and is no empty folder')
+    for path in ('/', ''): refused(lambda: checkpoints.find(path), 'holds no checkpoint')
+
+
+def test_fewer_processes_than_one_are_refused():
+    refused(lambda: list(shards.in_order(len, [('a',)], -1)), 'workers -1', 'at least 1')
+
+
+def test_numbers_of_numpy_make_a_model():
+    cfg = TransformerConfig(vocab_size=np.int64(60), dropout=np.float32(.5), bias=np.bool_(True))
+    assert cfg == TransformerConfig(60, dropout=.5, bias=True)
+    assert json.loads(json.dumps(dataclasses.asdict(cfg)))['vocab_size'] == 60
+
+
 def test_an_older_glibc_gets_a_threshold_that_it_takes(monkeypatch):
     "A refused one would leave its own, and no longer a moving one: every larger tensor would be mapped anew."
     told = []
     def mallopt(which, size):
         told.append((which, size))
         return int(which == -1 or size <= 2**25)
-    monkeypatch.setattr(devices, '_glibc', lambda name: mallopt)
+    monkeypatch.setattr(devices, '_glibc', lambda name, *args: mallopt(*args))
     devices.keep_memory()
     assert told == [(-3, 2**30), (-3, 2**25), (-1, 2**30)]
 

@@ -442,7 +442,7 @@ def test_a_program_that_trains_keeps_its_memory_only_meanwhile(tmp_path):
     "What malloc is told holds for the whole program: it is told in `fit`, and undone."
     told = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(devices, '_glibc', lambda name: lambda *numbers: told.append((name, *numbers)))
+        patched.setattr(devices, '_glibc', lambda name, *numbers: told.append((name, *numbers)))
         trainer = new_trainer(tmp_path/'run')
         assert not told
         trainer.fit(quiet=True)

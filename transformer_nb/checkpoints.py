@@ -181,8 +181,9 @@ def _open(path, keep=False, verified=False):
     "The checkpoint meant by `path`, and what `_read` gives."
     path = resolve(Path(path))
     if str(path) == 'demo' and not path.is_dir(): path = Path(str(resources.files('transformer_nb')/'assets'/'demo'))
-    claims = any((path/name).is_file() for name in (MANIFEST, 'config.json'))
-    return (path, _read(path, keep, verified)) if claims else _pick(path, [*steps(path), *path.glob('averaged')], keep)
+    is_checkpoint = any((path/name).is_file() for name in (MANIFEST, 'config.json'))
+    if is_checkpoint: return path, _read(path, keep, verified)
+    return _pick(path, [*steps(path), *path.glob('averaged')], keep)
 
 def _pick(run, candidates, keep=False):
     "The last candidate that is valid, and what `_read` gives; each broken one after it is warned of."
@@ -228,8 +229,9 @@ def load(
 ) -> Checkpoint:
     "Read and verify a checkpoint; `InputError` for a missing, broken or unfitting file. Nothing is ever unpickled."
     place, data = _open(path, keep=True, verified=verified)
-    (model, name), file = _model(place, data), place/'tokenizer.model'
-    found = read_tokenizer(data[file.name], file, name, tokenizer) if file.name in data else None
+    kind = read_json(place/'config.json', AGAIN, data['config.json']).get('tokenizer', '')  # '' for our own
+    model, file = _model(place, data), place/'tokenizer.model'
+    found = read_tokenizer(data[file.name], file, str(kind), tokenizer) if file.name in data else None
     if tokenizer is not None:
         if not found:
             raise InputError(
@@ -243,16 +245,16 @@ def load_transformer(
     device:str='cpu'      # torch device, or 'auto'
 ) -> Transformer:         # In eval mode and float32, whatever the weights were stored as
     "The model of a checkpoint, and nothing else of it; raises `InputError` as `load` does."
-    return _model(*_open(path, keep=True))[0].float().to(default_device(device))
+    return _model(*_open(path, keep=True)).float().to(default_device(device))
 
 # %% ../nbs/checkpoints.ipynb #79a2cd58
 def _model(path, data):
-    "The model that a checkpoint's config.json describes, with its weights; and the name of its tokenizer's class."
-    file, (cfg, name) = path/'model.safetensors', _config(path/'config.json', data['config.json'])
+    "The model that a checkpoint's config.json describes, with its weights."
+    file, cfg = path/'model.safetensors', _config(path/'config.json', data['config.json'])
     with reading_errors_as(file, AGAIN, 'no safetensors file', SafetensorError):
         weights = tensors_from(data.pop(file.name))  # the bytes go before the model comes: a quarter less memory
     with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', TypeError, ValueError, RuntimeError):
-        try: return filled(cfg, weights), name
+        try: return filled(cfg, weights)
         except RuntimeError:  # or the memory was full: was that asked for by mistake?
             with torch.device('meta'): like = Transformer(cfg)
             held, asked = (sum(t.numel() for t in table.values()) for table in (weights, like.state_dict()))
@@ -269,13 +271,13 @@ def filled(
     return model.eval()
 
 def _config(file, data):
-    "What a config.json says, checked: the configuration, and the name of the tokenizer's class, '' for our own."
+    "The configuration that a config.json says, checked."
     given = read_json(file, AGAIN, data)
-    name = str(given.pop('tokenizer', ''))
+    given.pop('tokenizer', None)  # no field of the model
     if 'banned' in given: given['suppress_tokens'] = given.pop('banned')  # as it was called once
     if unknown := sorted(given.keys() - asdict(TransformerConfig()).keys()):
         raise InputError(f"{file}: unknown field {unknown[0]!r}; use the version of transformer_nb that wrote it")
-    with reading_errors_as(file, AGAIN, 'describes no model', InputError): return TransformerConfig(**given), name
+    with reading_errors_as(file, AGAIN, 'describes no model', InputError): return TransformerConfig(**given)
 
 # %% ../nbs/checkpoints.ipynb #8b512d14
 def check_fits(

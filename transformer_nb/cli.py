@@ -106,10 +106,7 @@ def _only(options, names):
 # %% ../nbs/21_cli.ipynb #066cd35a
 def _new(pairs, cfg, start, vocab_size, seed, world):
     "A new run's tokenizer and model: those to start from; else the vocabulary is learned once, for all processes."
-    if start:
-        model = Transformer(cfg)
-        model.load_state_dict(start.model.state_dict())
-        return start.tokenizer, model
+    if start: return start.tokenizer, checkpoints.filled(cfg, start.model.float().state_dict())
     prepared = _shards_in(pairs)
     if prepared: tokenizer = prepared[0].tokenizer
     else:
@@ -145,7 +142,7 @@ ABOUT = {  # kept in training.json beside the settings, and what it is where nob
 def _resumed(found, asked, world):
     "A run goes on: configuration of its model, and its own options. Raises `InputError` where it is not of `train`."
     settings = read_state(found)['settings']
-    _check_model(found, asked, 'norm', 'dropout', 'max_len')
+    _check_model(found, asked, 'vocab_size', 'norm', 'dropout', 'max_len')
     of_today = {'device': 'auto', 'shard': settings['shard'] and world.size > 1}  # the machine decides
     return found.model.cfg, ABOUT | _only(found.training, ABOUT) | settings | of_today | asked
 
@@ -213,8 +210,9 @@ def _where(data):
     "Corpora with whole paths and their weights, as training.json keeps them."
     if not isinstance(data, str): return [_where(name) for name in data]
     corpus, weight = weighted(data)
-    if corpus != 'builtin': corpus = ','.join(map(os.path.realpath, corpus.split(',')))
-    return corpus if weight == 1 else f'{corpus}={weight:g}'
+    files = [corpus] if Path(corpus).is_dir() else corpus.split(',', 1)
+    if corpus != 'builtin': corpus = ','.join(map(os.path.realpath, files))
+    return corpus if weight == 1 else f'{corpus}={weight:.15g}'
 
 def _bleu(tokenizer, pairs):
     "A function of the model: BLEU of its greedy translations of sentence pairs; None if there are none."
@@ -265,8 +263,7 @@ def train(
     cfg = replace(cfg, **_only(options, ('norm', 'dropout', 'max_len')))
     settings = TrainingConfig(**_only(options, signature(TrainingConfig).parameters))
     about, bleu = _only(options, ABOUT), options['bleu']
-    corpus = load_mixture(about['data'], about['src'], about['tgt'], about['corpus_size'], about['drop_empty'],
-        cfg.max_len)
+    corpus = load_mixture(about['data'], about['src'], about['tgt'], about['corpus_size'], about['drop_empty'])
     pairs, val = corpus['train'], corpus.splits.get('val', [])
     if bleu and not val:
         raise InputError(f"--bleu {bleu}: there are no validation pairs to translate; add val.{corpus.src} and "
@@ -290,7 +287,7 @@ def _asked(given):
     signature(train).bind(**given)  # `TypeError` for one that there is not
     asked = {name: value for name, value in given.items() if value is not None and value is not False}
     match given['data']:
-        case [single]: asked['data'] = single
+        case [single]: asked['data'] = single  # as training.json keeps it
     asked = recipes.with_recipe(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
     if asked.get('preset', 'tiny') not in PRESETS:
         raise InputError(f"--preset {asked['preset']}: no such preset; choose one of {', '.join(PRESETS)}")
@@ -387,14 +384,13 @@ def _tell_unknown(translator, texts, told):
     more = f' and {len(new) - 8:,} more' if len(new) > 8 else ''
     warnings.warn(f"never seen in training: {', '.join(new[:8])}{more}; expect nonsense there")
 
-@delegates(Translator.translate, but=['max_new_tokens'])
+@delegates(Translator.translate)
 def translate(
     model:str,               # Checkpoint directory, or a run that holds some
     file:str='-',            # Text to translate, one sentence per line ('-' is stdin)
     nbest:int=1,             # Translations per sentence; more than 1 prints NUMBER ||| TEXT ||| SCORE
     lines:int=256,           # Lines translated together, at most
     int8:bool=False,         # 8-bit integers: faster on a CPU with VNNI, a little less exact?
-    max_new_tokens:int|None=None, # Tokens of a translation, at most (default: those of its line and 50 more)
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
     device:str='auto',       # cpu, cuda, mps, or auto
     dtype:str='auto',        # float32, bfloat16, float16, or auto
@@ -406,7 +402,7 @@ def translate(
     told, number = set(), count(1)
     def answer(group):
         _tell_unknown(translator, group, told)
-        for hyps, i in zip(translator.nbest(group, n=nbest, max_new_tokens=max_new_tokens, **kwargs), number):
+        for hyps, i in zip(translator.nbest(group, n=nbest, **kwargs), number):
             for hyp in hyps: yield hyp.text if nbest == 1 else f'{i} ||| {hyp.text} ||| {hyp.score:.4f}'
     _stream(file, on_error, lines, answer)
 
@@ -424,9 +420,9 @@ def _tests(about, data=None, src=None, tgt=None, drop_empty=False):
     src, tgt = src or about['src'], tgt or about['tgt']
     drop_empty = drop_empty or (not data and about['drop_empty'])
     another = f"name one with --data FILE.{src},FILE.{tgt}"
-    if ',' in origin: splits = {'train': origin.split(',', 1)}
-    elif data or Path(origin).is_dir(): splits = folder_files(origin, src, tgt)
-    else: raise InputError(f"{origin}: the corpus that the model was trained on is not here; {another}")
+    if not data and ',' not in origin and not Path(origin).is_dir():
+        raise InputError(f"{origin}: the corpus that the model was trained on is not here; {another}")
+    splits = folder_files(origin, src, tgt)
     tests = Corpus(src, tgt, splits).tests or (list(splits) if data else [])
     if not tests: raise InputError(f"{origin}: no test split (test*.{src}) in it; {another}")
     return {name: read_parallel(*splits[name], drop_empty=drop_empty) for name in tests}
@@ -489,16 +485,15 @@ def _gold(file):
         "give a file of bracketed trees, such as (S (NP (NN dogs)) (VP (VBP bark)))")
 
 # %% ../nbs/21_cli.ipynb #7833633b
+@delegates(Parser.hypotheses, but=['n'])
 def parse(
     model:str,               # Checkpoint directory of a parser, or a run that holds some
     file:str='-',            # Text to parse, one sentence per line, spaces around punctuation too ('-' is stdin)
     gold:str|None=None,      # File of bracketed trees: parse their sentences, print labelled bracket F1 (percent)
-    beam:int=21,             # Hypotheses kept per sentence; 1 is greedy
-    alpha:float=0.3,         # Length penalty
-    batch_tokens:int=16384,  # Padded tokens per batch
     lines:int=256,           # Lines parsed together, at most
     on_error:str='stop',     # A line that is not UTF-8: stop, or skip (an empty line stands for it)
-    device:str='auto'        # cpu, cuda, mps, or auto
+    device:str='auto',       # cpu, cuda, mps, or auto
+    **search
 ):
     "Sentences to bracketed trees on stdout, one line out for each line in, empty for empty; or their F1 against gold."
     trees = _gold(gold) if gold else []
@@ -506,7 +501,6 @@ def parse(
     if parser.about.get('task') != 'parsing':  # it would answer with nonsense
         raise InputError(f"{model}: a model that translates; train one that parses with "
             "transformer_nb.experiments.parsing.train_parser (lesson 18), or use tnb-translate")
-    search = dict(beam=beam, alpha=alpha, batch_tokens=batch_tokens)
     if not gold: return _stream(file, on_error, lines, lambda group: parser.parse(group, **search))
     found = parser.parse([' '.join(words_of(t)) for t in trees], **search)
     print('  '.join(f'{name} {value}' for name, value in f1(trees, found).items()))
@@ -574,21 +568,20 @@ def export(
     print(f"{out}: {', '.join(sorted(file.name for file in Path(out).iterdir()))}", file=sys.stderr)
 
 # %% ../nbs/21_cli.ipynb #db652cbb
+@delegates(cleaning.clean)
 def clean(
     data:str,                # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
     out:str|None='clean',    # Directory to write; must be new
-    src:str='en',            # Source language
-    tgt:str='de',            # Target language
     tests:str='',            # More test sets to leave out, spaces between: each a file, or two files, comma between
     max_chars:int=1000,      # Longest side, in characters
     max_ratio:float=3.,      # Longest ratio of the two lengths, in bytes
     any_language:bool=False, # Do not look at the languages?
-    workers:int|None=None,   # Processes (default: one for each core)
-    json:bool=False          # Print the report as JSON?
+    json:bool=False,         # Print the report as JSON?
+    **kwargs
 ):
     "Leave out bad pairs: empty, too long, unequal, copied, of another script or language, of a test, repeated."
-    report = cleaning.clean(data, out, src, tgt, tests.split(), workers, max_chars=max_chars, max_ratio=max_ratio,
-        language=not any_language)
+    report = cleaning.clean(data, out, tests=tests.split(), max_chars=max_chars, max_ratio=max_ratio,
+        language=not any_language, **kwargs)
     print(dumps(report.as_dict(), indent=1) if json else report)
 
 @delegates(clean, but=['out'])
@@ -603,12 +596,10 @@ def check_data(
 def prepare(
     data:str,                  # A folder with train.SRC and train.TGT, two files, or .tsv, .tmx, .jsonl, .parquet
     out:str='shards',          # Directory to write: new, or begun with the same settings
-    vocab_size:int|None=None,  # Word pieces of the shared vocabulary (default: 8000, or as many as the text allows)
-    workers:int|None=None,     # Processes (default: one for each core)
     **kwargs
 ):
     "Tokenize a corpus once, into shards to train on. Give the same command again to go on, or to repair."
-    made = shards.prepare(data, out, vocab_size=vocab_size, workers=workers, **kwargs)
+    made = shards.prepare(data, out, **kwargs)
     pairs, tokens, too_long = (sum(entry[name] for entry in made['shards']) for name in ('pairs', 'tokens', 'too_long'))
     print(f"{out}: {pairs:,} pairs, {tokens:,} tokens, {made['vocab_size']:,} word pieces, "
         f"{len(made['shards'])} shards; {too_long:,} pairs were too long", file=sys.stderr)

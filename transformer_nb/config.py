@@ -12,6 +12,7 @@ __all__ = ['KINDS', 'PRESETS', 'PerHead', 'per_head', 'check_even', 'Transformer
 from dataclasses import dataclass, fields
 from operator import index
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -100,6 +101,8 @@ class TransformerConfig:
         except TypeError: raise InputError(f"suppress_tokens must be a list of ids, not {tokens!r}") from None
         for field in fields(self):
             value = getattr(self, field.name)
+            if isinstance(value, np.generic): value = value.item()  # a number of NumPy, which JSON cannot hold
+            object.__setattr__(self, field.name, value)
             may_be_missing = value is None and field.default is None
             if field.name != 'suppress_tokens' and not may_be_missing: _check_field(field, value)
         for name in ('d_k', 'd_v'):
@@ -184,7 +187,7 @@ def count_real(
     wrong = torch.cat([(real[:, 1:] > real[:, :-1]).any(1) for real in tables])  # rows with a token behind padding
     # both at once: each question makes the CPU wait for a GPU
     *counts, n_wrong = torch.stack([*(real.sum() for real in tables), wrong.sum()]).tolist()
-    if n_wrong and not torch.compiler.is_compiling():
+    if n_wrong:
         raise InputError(
             f"row {wrong.nonzero()[0].item() % len(tables[0])} (from 0) of the ids: padding stands before a token, "
             "but padding belongs on the right; move it there, or check that pad_id is the id of padding "

@@ -80,28 +80,22 @@ def _cpu_dtype():
     return 'bfloat16' if exact >= 1.5*short else 'float32'
 
 # %% ../nbs/devices.ipynb #0a65c2a4
-def _glibc(name):
-    "A function of Linux's usual C library; None elsewhere."
-    return getattr(ctypes.CDLL(None), name, None) if sys.platform == 'linux' else None
+_TRIM, _MMAP = -1, -3  # malloc.h: how many free bytes are kept; from how many on a block is the system's own
 
-_TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h
-
-def _set_thresholds(mmap, trim):
-    "From how many bytes on a block is the system's own, and how many free ones are kept; nothing without a glibc."
-    mallopt = _glibc('mallopt')
-    if not mallopt: return
-    if mallopt(_MMAP, mmap) == 0: mallopt(_MMAP, 2**25)  # an older glibc takes no more
-    mallopt(_TRIM, trim)
+def _glibc(name, *args):
+    "Call a function of Linux's usual C library; None where it is not there."
+    function = getattr(ctypes.CDLL(None), name, None) if sys.platform == 'linux' else None
+    return function(*args) if function else None
 
 def keep_memory():
     "Tell glibc to keep freed memory for the next tensors, for the whole process; does nothing where there is no glibc."
-    _set_thresholds(2**30, 2**30)
+    if _glibc('mallopt', _MMAP, 2**30) == 0: _glibc('mallopt', _MMAP, 2**25)  # an older one takes no more
+    _glibc('mallopt', _TRIM, 2**30)
 
 # %% ../nbs/devices.ipynb #8e1e342a
 def give_back_memory():
     "Give freed memory back to the operating system now; does nothing where there is no glibc."
-    trim = _glibc('malloc_trim')
-    if trim: trim(0)
+    _glibc('malloc_trim', 0)
 
 @contextmanager
 def keeping_memory():
@@ -109,5 +103,6 @@ def keeping_memory():
     keep_memory()
     try: yield
     finally:
-        _set_thresholds(2**25, 2**26)  # the largest that glibc chooses by itself
+        _glibc('mallopt', _MMAP, 2**25)  # the largest that glibc chooses by itself
+        _glibc('mallopt', _TRIM, 2**26)
         give_back_memory()

@@ -196,7 +196,7 @@ def resolve(
     old = _beside(path, 'old')
     return old if old.is_dir() and not path.is_dir() else path
 
-def _beside(place, what): return place.with_name(f'.{place.name}.{what}')
+def _beside(place, what): return place.parent/f'.{place.name}.{what}'  # of / too
 
 def _swap(new, place):
     "Put `new` in its place by two renames; a whole folder is on the disk at every moment."

@@ -209,7 +209,7 @@ def check_lengths(
     "Raises `InputError`, naming the place, for a sentence that is longer than the model."
     for i, side in np.argwhere(lengths >= max_len):  # EOS comes on top
         raise InputError(f"{place(2*i + side)}: {lengths[i, side]:,} tokens do not fit the model's max_len "
-            f"{max_len:,}: remove or split the sentence")
+            f"{max_len:,}: remove or split the sentence, or take a model with a larger one (--max-len)")
 
 def encode_pairs(
     tokenizer,      # The shared tokenizer

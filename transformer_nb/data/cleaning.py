@@ -235,7 +235,7 @@ def clean(
     src:str='en',           # Source language
     tgt:str='de',           # Target language
     tests:Sequence=(),      # More test sets, whose sentences are removed: each a file, two files, or a folder of some
-    workers:int|None=None,  # Processes; None: one for each core, for a small corpus this one
+    workers:int|None=None,  # Processes (default: one for each core, for a small corpus one)
     **settings              # Of `Rules`: max_chars, max_ratio, language
 ) -> Report:
     "Leave out the pairs that break a rule, and count them; `InputError` for text that cannot be read."

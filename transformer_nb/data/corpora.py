@@ -183,7 +183,7 @@ def unpacked_name(
     name:str # Of a file, such as train.en.gz
 ) -> str:    # train.en
     "The name without the ending of a packed file."
-    return name.removesuffix(Path(name).suffix) if Path(name).suffix in PACKED else name
+    return Path(name).stem if Path(name).suffix in PACKED else name
 
 def _partner(file, name):
     "The file of that name beside `file`, plain or packed."

@@ -9,6 +9,7 @@ __all__ = ['LANG', 'AGAIN', 'READERS', 'find_files', 'stream_pairs']
 
 # %% ../../nbs/data/01_formats.ipynb #4f1754b7
 import json
+import os
 import re
 from itertools import chain
 from pathlib import Path
@@ -90,7 +91,7 @@ def find_files(
     both_sides = ',' not in data and Path(unpacked_name(data)).suffix in READERS and not Path(data).is_dir()
     found = {'train': (data,)} if both_sides else folder_files(data, src, tgt)
     for file in chain(*found.values()):
-        if not Path(file).exists(): raise InputError(f"{file}: no such file; check the path")
+        if not os.path.exists(file): raise InputError(f"{file}: no such file; check the path")
     return found
 
 def stream_pairs(

@@ -141,12 +141,11 @@ def load_mixture(
     src:str='en',           # Source language
     tgt:str='de',           # Target language
     n_train:int=40_000,     # Training pairs of the built-in corpus
-    drop_empty:bool=False,  # Leave out pairs with an empty side instead of refusing them?
-    max_len:int|None=None   # Longest sequence of the model, in tokens
+    drop_empty:bool=False   # Leave out pairs with an empty side instead of refusing them?
 ) -> Corpus:                # The first one's, but its 'train' is a `Mixture` where there are several
     "Whatever `--data` names, as a corpus; `InputError` as `load_data`."
     names, weights = zip(*map(weighted, [data] if isinstance(data, str) else data))
-    corpora = [load_data(name, src, tgt, n_train, drop_empty, max_len) for name in names]
+    corpora = [load_data(name, src, tgt, n_train, drop_empty) for name in names]
     if weights == (1.,): return corpora[0]
     languages = sorted({f'{corpus.src}-{corpus.tgt}' for corpus in corpora})
     if languages[1:]:

@@ -24,7 +24,7 @@ from random import Random
 from threading import Thread
 
 import numpy as np
-from fastcore.basics import chunked
+from fastcore.basics import chunked, num_cpus
 from tqdm import tqdm
 
 from ..core import DiskError, InputError, ProcessLost, give_back_memory
@@ -134,6 +134,7 @@ def in_order(
     workers:int # Processes; 1: this one
 ):              # Yields the results in the order of the tasks
     "Spread tasks over processes, a few at a time; the first error ends it."
+    if workers < 1: raise InputError(f"workers {workers}: give at least 1")
     if workers == 1:
         yield from starmap(function, tasks)
         return
@@ -154,8 +155,7 @@ def cores_for(
 ) -> int: # Processes
     "This one for files of some megabytes, where starting others takes longer than the work; else one for each core."
     if sum(os.path.getsize(file) for file in files) < 2e7: return 1
-    if hasattr(os, 'sched_getaffinity'): return len(os.sched_getaffinity(0))  # those that this process may use
-    return os.cpu_count() or 1
+    return num_cpus()  # those that this process may use
 
 # %% ../../nbs/data/03_shards.ipynb #20ddc4f6
 def _full_pairs(files, plan):
@@ -211,11 +211,11 @@ def prepare(
     out:str|Path,              # Directory to write, new or begun with the same settings
     src:str='en',              # Source language
     tgt:str='de',              # Target language
-    vocab_size:int|None=None,  # Word pieces of the shared vocabulary; None: 8,000, or as many as the text allows
+    vocab_size:int|None=None,  # Word pieces of the shared vocabulary (default: 8,000, or as many as the text allows)
     sample:int=250_000,        # Pairs from which the vocabulary is learned, drawn from all
     max_len:int=1024,          # Pairs with a side of so many tokens or more are left out, and counted
     seed:int=0,                # Fixes the sample
-    workers:int|None=None,     # Processes; None: one for each core, for a small corpus this one
+    workers:int|None=None,     # Processes (default: one for each core, for a small corpus one)
     drop_empty:bool=False      # Leave out pairs with an empty side instead of refusing them?
 ) -> dict:                     # The manifest
     "Text to shards; started again with the same settings it goes on, or repairs. `InputError` for what is wrong."
@@ -315,17 +315,12 @@ def load_data(
     src:str='en',           # Source language; shards know theirs
     tgt:str='de',           # Target language
     n_train:int=40_000,     # Training pairs of the built-in corpus
-    drop_empty:bool=False,  # Leave out pairs with an empty side instead of refusing them?
-    max_len:int|None=None   # Longest sequence of the model, in tokens: shards are compared with it here
+    drop_empty:bool=False   # Leave out pairs with an empty side instead of refusing them?
 ) -> Corpus:                # 'train' of shards is `Shards`, their other splits are text
-    "Whatever `--data` names, as a corpus; `InputError` for missing or damaged shards, and for pairs that are too long."
+    "Whatever `--data` names, as a corpus; raises `InputError` for missing or damaged shards, else as `load_corpus`."
     if not (Path(data, MANIFEST).exists() or Path(data, JOURNAL).exists()):
         return load_corpus(data, src, tgt, n_train, drop_empty)
     shards = Shards(data)
-    longest = int(shards.lengths.max(initial=0))
-    if max_len and longest >= max_len:
-        raise InputError(f"{data}: a sentence of {longest:,} tokens does not fit the model's max_len {max_len:,}: "
-            f"take a model with a larger one (--max-len), or prepare with --max-len {max_len}")
     src, tgt = shards.plan['src'], shards.plan['tgt']
     others = load_folder(data, src, tgt).splits if shards.texts else {}
     return Corpus(src, tgt, {'train': shards} | others)

@@ -50,7 +50,7 @@ class TokenizerLike(Protocol):
     def pieces(self, ids:list) -> list: ...    # Ids of one sentence to their spelling; ▁ marks the start of a word
 
     @property
-    def source(self) -> Any: return self       # Encodes sources, spells their pieces; its `vocab_size` may be another
+    def source(self) -> Any: return self       # Encodes, decodes and spells sources; its `vocab_size` may be another
 
     @property
     def target(self) -> Any: return self       # Encodes, decodes and spells targets

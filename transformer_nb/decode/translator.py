@@ -90,7 +90,8 @@ class Translator:
     ):
         check_tokenizer(tokenizer, model.cfg)
         self.tokenizer, self.about, self.ready = tokenizer, about or {}, inference(model, int8)
-        self.own, self.int8 = None if isinstance(model, Inference) else model.eval(), self.ready.int8
+        self.int8 = self.ready.int8
+        self.own = None if isinstance(model, Inference) else model.eval()  # the model itself, if it was not given up
 
     @classmethod
     def from_pretrained(cls,
@@ -118,7 +119,7 @@ class Translator:
         batch_tokens:int=4096, # Padded tokens per batch
         parallel:int=1,        # Batches to decode side by side on a CPU, each on one core; 1: one by one, on all cores
         keep_greedy:bool=False, # A row for the greedy path, so that no answer scores worse? Not the published search
-        max_new_tokens:int|None=None # Tokens of a translation at most; None: those of its text and 50 more (§6.1)
+        max_new_tokens:int|None=None # Tokens of a translation at most (default: those of its text and 50 more, §6.1)
     ) -> Any:                  # A translation without newlines, or a list with one for each text, same order
         "Translate texts; raises `InputError` for settings that make no sense."
         found = self.nbest(_listed(texts), beam, alpha, 1, batch_tokens, parallel, keep_greedy, max_new_tokens)

@@ -61,10 +61,11 @@ def torch_settings(
 
 # %% ../../nbs/train/08_autotune.ipynb #autstex
 def seconds_a_step(
-    trainer  # A `Trainer`; all processes call this together
-) -> float:  # Best of three, mean over all processes
+    trainer,              # A `Trainer`; all processes call this together
+    threads:int|None=None # On a CPU; None: as many as its settings say
+) -> float:               # Best of three, mean over all processes
     "How long the gradients of the next step take, measured once. Nothing is updated, no random number is used up."
-    n, size, known = trainer.cfg.threads, trainer.world.size, trainer.step_seconds
+    n, size, known = threads or trainer.cfg.threads, trainer.world.size, trainer.step_seconds
     if n in known: return known[n]
     step, took = next(trainer.batches.stream(trainer.step)), []
     with torch_settings(trainer.device, n):
@@ -81,11 +82,11 @@ def choose_threads(
 ):
     "Fix the number of threads: the fewest that are nearly as fast as twice as many; on a busy machine many wait."
     if trainer.cfg.threads or trainer.device.type != 'cpu' or trainer.world.size > 1: return
-    def seconds(n):
-        trainer.cfg = replace(trainer.cfg, threads=n)
-        return seconds_a_step(trainer)
     n, most = 1, torch.get_num_threads()
-    while n < most and seconds(n) >= 1.25*seconds(min(2*n, most)): n = min(2*n, most)
+    while n < most:
+        twice = min(2*n, most)
+        if seconds_a_step(trainer, n) < 1.25*seconds_a_step(trainer, twice): break
+        n = twice
     trainer.cfg = replace(trainer.cfg, threads=n)
 
 def expected_steps(

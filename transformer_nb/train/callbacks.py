@@ -320,7 +320,9 @@ def _is_valid(path):
     return True
 
 # %% ../../nbs/train/07_callbacks.ipynb #cbkbesx
-def _to_translate(files): return {name: value for name, value in files.items() if name != 'optimizer.safetensors'}
+def _to_translate(files):
+    "Of the files of a checkpoint those that translating needs."
+    return {name: value for name, value in files.items() if name != 'optimizer.safetensors'}
 
 class BestCheckpoint(Callback):
     "Keeps the checkpoint with the best validation score, or loss, in OUT/best."

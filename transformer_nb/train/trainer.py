@@ -17,7 +17,6 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from math import inf, isfinite
-from numbers import Integral, Real
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, cast, get_args
@@ -86,12 +85,13 @@ def inner_type(
 def _as_json(value, field):
     "As JSON can hold it; raises `InputError` for a count below 1, a measure not above 0, another type."
     if value is None and field.default is None: return None
-    kind, truth = inner_type(field.type), isinstance(value, (bool, np.bool_))  # Python counts them among the numbers
+    if isinstance(value, np.generic): value = value.item()  # a number of NumPy
+    kind, truth = inner_type(field.type), isinstance(value, bool)  # Python counts truths among the numbers
     least = 0 if field.name == 'seed' else 1
     if kind is bool and not truth: raise InputError(f"{field.name} {value!r} must be True or False")
-    if kind is int and (truth or not isinstance(value, Integral) or int(value) < least):
+    if kind is int and (truth or not isinstance(value, int) or value < least):
         raise InputError(f"{field.name} {value!r} must be a whole number, at least {least}")
-    if kind is float and (truth or not isinstance(value, Real) or not 0 < float(value) < inf):
+    if kind is float and (truth or not isinstance(value, (int, float)) or not 0 < value < inf):
         raise InputError(f"{field.name} {value!r} must be a number above 0")
     return cast(Any, kind)(value)
 
