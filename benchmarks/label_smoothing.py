@@ -2,8 +2,8 @@
 
     python benchmarks/label_smoothing.py                  # 15 runs of 700 steps: about 42 minutes on one CPU core
 
-Trains the model of `make demo` with ε 0, 0.1 and 0.2 and five seeds each, and writes results/label_smoothing.json, which
-the lesson on regularization reads; a start with more seeds adds them. Perplexity and accuracy are those of the
+Trains the model of `make demo` with ε 0, 0.1 and 0.2 and five seeds each, and writes results/label_smoothing.json,
+which the lesson on regularization reads; a start with more seeds adds them. Perplexity and accuracy are those of the
 validation split, against the hard targets and word piece by word piece; BLEU is that of a beam of 4 (sacreBLEU, cased)
 on the split 'test' and on 'unseen' combinations of words. `minutes` are by the clock, `cpu_minutes` of computing (they
 differ on a busy machine).

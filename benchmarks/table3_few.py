@@ -10,7 +10,7 @@ end; both are without dropout and against the hard targets, as val_loss is.
 import table3
 
 ROWS = ('base', 'D1', 'D2', 'D3', 'D4')
-NOTE = 'curve: val_loss after every eighth of the steps. train_loss: the same measure of the training pairs, at the end.'
+NOTE = 'curve: val_loss after every eighth of the steps. train_loss: the same of the training pairs, at the end.'
 
 if __name__ == '__main__':
     table3.main(script=__file__, doc=__doc__, steps=1600, rows=ROWS, note=NOTE, pairs=2000, points=8)
