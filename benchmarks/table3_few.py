@@ -1,6 +1,6 @@
 """Rows D of Table 3 in small where base overfits: with half of the sentences, and longer (paper §5.4 and §6.2).
 
-    python benchmarks/table3_few.py      # 25 runs: 55 minutes on one CPU core
+    python benchmarks/table3_few.py      # 25 runs: 50 minutes on one CPU core
 
 The recipe of table3.py but for 2,000 pairs to learn from, with a vocabulary made of these, and 1,600 steps: 52 passes
 in place of 18. Writes results/table3_few.json, which the page on few pairs reads. Beside what table3.py measures,
