@@ -13,11 +13,13 @@ Where it deviates from the paper, apart from size: pre-norm layers, and a shorte
 base with the paper's post-norm ('post') are made beside. Perplexity is that of the validation split, word piece by
 word piece and against the hard targets; BLEU is that of a beam of 4 with α 0.6 (sacreBLEU, cased) on the split
 'test', of the last step's weights: as in the paper's table, no checkpoints are averaged. `minutes` are by the clock,
-`cpu_minutes` of computing (they differ on a busy machine). table3_short.py makes the same with a third of the steps.
+`cpu_minutes` of computing (they differ on a busy machine). table3_short.py makes the same with a third of the steps,
+table3_few.py the rows D with half of the sentences.
 """
 import tempfile
 from collections import Counter
 from functools import partial
+from math import ceil
 
 from common import Experiment, digest, few, with_minutes
 
@@ -44,6 +46,7 @@ def prepare(recipe, tiny):
     "Corpus, tokenizer, and the ids of training and validation split."
     corpus = short_corpus(recipe['corpus_size'], recipe['max_words'])
     if tiny: corpus.splits |= {name: few(corpus, 3)[name] for name in ('val', 'test')}
+    if 'pairs' in recipe: corpus.splits['train'] = few(corpus, recipe['pairs'])['train']
     tokenizer = train_tokenizer((side for pair in corpus['train'].pairs for side in pair), recipe['vocab_size'])
     return corpus, tokenizer, *(encode_pairs(tokenizer, corpus[name], recipe['max_len']) for name in ('train', 'val'))
 
@@ -54,7 +57,8 @@ def one_run(recipe, corpus, tokenizer, pairs, val, device, row, seed):
                       max_len=recipe['max_len'])
     settings = TrainingConfig(steps=recipe['steps'] * LONGER.get(row, 1), batch_tokens=recipe['batch_tokens'],
                               warmup=recipe['warmup'], lr_scale=recipe['lr_factor'], seed=seed, device=device)
-    found = train_row(model, pairs, val, settings, tempfile.gettempdir())
+    every = ceil(settings.steps/recipe['points']) if 'points' in recipe else None
+    found = train_row(model, pairs, val, settings, tempfile.gettempdir(), every)
     src, ref = zip(*corpus['test'].pairs)
     bleu = score(Translator(model, tokenizer).translate(list(src)), list(ref))['BLEU']
     return {'steps': settings.steps, 'weights': sum(p.numel() for p in model.parameters()), **found,
@@ -70,21 +74,24 @@ def jobs(rows, seeds):
     return [{'row': row, 'seed': seed} for seed in range(seeds) for row in ordered if seed < n_seeds(row, seeds)]
 
 
-def main(argv=None, script=__file__, doc=__doc__, seeds=5, steps=RECIPE['steps']):
+def main(argv=None, script=__file__, doc=__doc__, seeds=5, steps=RECIPE['steps'], rows=(*ROWS, *OWN), note=NOTE,
+         **more):
+    "`more` is what the recipe has besides: the first `pairs` for training alone, `points` of a curve."
     experiment = Experiment(script, doc)
     option = experiment.option
-    option('--rows', nargs='+', choices=[*ROWS, *EXTRAS], default=[*ROWS, *OWN], metavar='ROW')
+    option('--rows', nargs='+', choices=[*ROWS, *EXTRAS], default=[*rows], metavar='ROW')
     option('--seeds', type=int, default=seeds, help="of every row but 'big', which has one")
     option('--steps', type=int, default=steps, help="of every row but 'big', which takes three times as many")
     option('--at-once', type=int, default=1, help='runs at the same time, each with one thread (1)')
     option('--device', default='auto')
-    args = experiment.begin(argv, rows=['base', 'B1', 'untied', 'big'], seeds=1, steps=2, device='cpu')
-    recipe = RECIPE | (TINY if args.tiny else {}) | {'steps': args.steps}
+    tiny = [row for row in ('base', 'B1', 'D1', 'untied', 'big') if row in rows]
+    args = experiment.begin(argv, rows=tiny, seeds=1, steps=2, device='cpu')
+    recipe = RECIPE | more | (TINY if args.tiny else {}) | {'steps': args.steps}
     corpus, *data = prepare(recipe, args.tiny)
     experiment.facts['corpus'] = digest(corpus)
     of_data = {'sentences': {name: len(split) for name, split in corpus.splits.items()},
                'steps_per_epoch': Batches(data[1], recipe['batch_tokens']).n_batches}
-    summary = lambda runs: {'note': NOTE, **of_data, 'runs_of': dict(Counter(run['row'] for run in runs)),
+    summary = lambda runs: {'note': note, **of_data, 'runs_of': dict(Counter(run['row'] for run in runs)),
                             'signature': runs[0]['signature']}
     experiment.grid({'recipe': recipe}, jobs(args.rows, args.seeds),
                     partial(with_minutes, one_run, recipe, corpus, *data, args.device), summary, growing=True,

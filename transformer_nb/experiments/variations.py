@@ -77,12 +77,18 @@ def train_row(
     pairs:list,               # (source ids, target ids) to learn from
     val:list,                 # The same, to measure on
     settings:TrainingConfig,  # Steps, batches, schedule, seed
-    out:str|Path              # Directory that gets the batch, should the loss become no number
-) -> dict:                    # 'val_loss' in nats per word piece, 'perplexity'
+    out:str|Path,             # Directory that gets the batch, should the loss become no number
+    every:int|None=None       # Validate on the way, after every so many steps?
+) -> dict:                    # 'val_loss' in nats per word piece, 'perplexity'; with `every` 'curve', 'train_loss'
     "Train for `settings.steps` steps without checkpoints, then validate (§6.2)."
-    trainer = Trainer(model.train(), train=pairs, val=val, cfg=settings, out=out)
-    for step in islice(trainer.batches.stream(), settings.steps): trainer.train_step(step)
-    return trainer.validate()
+    trainer, curve = Trainer(model.train(), train=pairs, val=val, cfg=settings, out=out), []
+    for step in islice(trainer.batches.stream(), settings.steps):
+        trainer.train_step(step)
+        if every and trainer.step % every == 0: curve.append(trainer.validate()['val_loss'])
+    found = trainer.validate()
+    if not every: return found
+    trainer.val = trainer.batches  # the same measure, of the pairs that it has learned from
+    return found | {'curve': curve, 'train_loss': trainer.validate()['val_loss']}
 
 # %% ../../nbs/experiments/04_variations.ipynb #b09d927d
 def short_corpus(

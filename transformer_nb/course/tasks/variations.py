@@ -305,7 +305,7 @@ class Paired(Write):
              "Take the differences first; `statistics.stdev` of them says how much *one* difference varies.",
              "The mean of n differences varies less: `stdev(differences)/sqrt(len(differences))`.")
     solution = """`paired(*([run['bleu'] for run in of_row[row]] for row in ('base', 'C1')))` gives the effect of C1.
-    Times 3.18, Student's $t$ for three degrees of freedom, the error is half of an interval."""
+    Times 2.78, Student's $t$ for four degrees of freedom, the error is half of an interval."""
     def inputs(g):
         for n in (2, 3, 3, 5):
             a, b = _runs(g, 2, n)
