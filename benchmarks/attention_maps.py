@@ -213,13 +213,12 @@ def measure_edits(translator, test, cases, dependencies):
     return result
 
 
-def of_model(args, translator, test, device):
-    "Under what circumstances it was measured."
+def of_model(translator, test):
+    "What was trained how long, and how well it translates."
     bleu = score(translator.translate([e.en for e in test]), [e.de for e in test])['BLEU']
-    return {'model': args.model, 'seed': args.seed, 'steps': translator.about['step'],
+    return {'steps': translator.about['step'],
             'trained for': f"{translator.about.get('minutes') or translator.about['seconds']/60:.1f} minutes",
-            'bleu': bleu['score'], 'signature': bleu['signature'],
-            'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}', 'torch': torch.__version__}
+            'bleu': bleu['score'], 'signature': bleu['signature']}
 
 
 def main():
@@ -235,7 +234,9 @@ def main():
     cases = dependencies(NAMES, args.sentences, {e.en for e in corpus['train']}, 1_000_003 + args.seed)
     translator = Translator.from_pretrained(args.model, str(device))
     experiment.facts |= {'corpus': digest({name: pairs_of(rows) for name, rows in corpus.items()}),
-                         **of_model(args, translator, test, device)}
+                         'model': args.model, 'seed': args.seed, **of_model(translator, test),
+                         'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
+                         'torch': torch.__version__}
     result = measure_maps(translator, test, cases)
     result['by number'] = by_number(translator, cases['agreement'])
     result |= measure_edits(translator, test, cases, result['dependencies'])

@@ -5,6 +5,7 @@ Also here: the gold dependencies against the lexicon, and the stored measurement
 import html
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,11 @@ from transformer_nb.experiments.heads import (averaged_heads, dependency, per_he
 from transformer_nb.experiments.parsing import Tree, encode_trees, linearise, spell as spell_words
 from transformer_nb.transformer import Transformer, TransformerConfig
 
-RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
+SCRIPTS = Path(__file__).parent.parent/'benchmarks'
+sys.path.append(str(SCRIPTS))
+import heads  # noqa: E402
+
+RESULTS = SCRIPTS/'results'/'attention_maps.json'
 EVIL = '</div><script>document.title = "broken"</script>" \' & <b>'
 
 
@@ -253,3 +258,27 @@ def test_stored_measurements():
     for e in measured['examples'].values():
         maps = expand(e)
         for kind in KINDS: assert (maps[kind].sum(-1) - 1).abs().max() < .02
+
+
+# Chosen on some sentences, scored on others
+
+def test_a_head_is_chosen_on_validation_and_scored_on_test():
+    validation, test = [[.1, .9], [.5, .2]], [[.8, .3], [.4, .7]]
+    assert heads.chosen(validation, test) == {'head': [0, 1], 'validation': .9, 'test': .3, 'best on test': .8}
+    assert heads.chosen(validation, test, min) == {'head': [0, 0], 'validation': .1, 'test': .8, 'best on test': .3}
+
+
+def test_a_fixed_distance_is_chosen_on_validation_and_scored_on_test():
+    "Two back is best on validation, three back would be on test."
+    validation, test = [(5, 3), (7, 5), (4, 1)], [(5, 2), (6, 3), (4, 1), (5, 3)]
+    assert heads.fixed_distance(validation, test) == {'distance': -2, 'validation': .667, 'test': .25}
+
+
+def test_sentences_to_choose_by_are_not_those_to_score_by():
+    corpus = {name: Grammar(seed).samples(300) for name, seed in (('train', 21), ('test', 22))}
+    found = heads.drawn(heads.RECIPE | {'sentences of a dependency': 20}, corpus)
+    sides = {name: {e.en for rows in part.values() for e, _ in rows} for name, part in found.items()}
+    assert len(sides['validation']) == len(sides['test']) == 60
+    known = {e.en for e in corpus['train']}
+    assert not known & sides['test'] and not (known | sides['test']) & sides['validation']
+    assert not {e.en for e in corpus['test']} & sides['validation']
