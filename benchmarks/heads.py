@@ -23,8 +23,8 @@ from functools import partial
 from statistics import fmean, stdev
 
 import torch
-from attention_maps import (NAMES, by_length, by_number, dependencies, hits, measure_edits, of_model, pairs_of,
-                            round_grid, share)
+from attention_maps import (NAMES, by_length, by_number, dependencies, hits, measure_edits, most_frequent, of_model,
+                            pairs_of, round_grid, share)
 from common import Experiment, digest, with_minutes
 
 from transformer_nb.core import default_device, seed_everything
@@ -68,7 +68,8 @@ def without_a_model(corpus, cases):
     gold = [set(e.alignment) for e in test]
     one_each = [{(i, j) for j, i in {j: i for i, j in links}.items()} for links in gold]
     links = {'diagonal': [diagonal(len(e.en.split()), len(e.de.split())) for e in test], 'best possible': one_each}
-    found = {'alignment': {name: round(aer(its, gold), 3) for name, its in links.items()}}
+    found = {'alignment': {name: round(aer(its, gold), 3) for name, its in links.items()},
+             'guessing': {name: most_frequent(rows) for name, rows in cases['test'].items()}}
     for name in NAMES:
         found[name] = {kind: fixed_distance(*(places(cases[split][name], kind) for split in ('validation', 'test')))
                        for kind in KINDS if places(cases['test'][name], kind)}
