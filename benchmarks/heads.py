@@ -202,8 +202,8 @@ def main():
     experiment.facts['corpus'] = digest({name: pairs_of(rows) for name, rows in corpus.items()})
     cases = drawn(recipe, corpus)
     if args.tiny: corpus = {name: corpus[name][:20] for name in ('val', 'test')}
-    jobs = [{'model': model} for model in args.models]
-    jobs += [{'model': 'untrained', 'seed': seed} for seed in range(args.seeds)]
+    jobs = [{'model': 'untrained', 'seed': seed} for seed in range(args.seeds)]  # the quick ones first
+    jobs += [{'model': model} for model in args.models]
     experiment.grid({'recipe': recipe}, jobs, partial(with_minutes, one_run, corpus, cases, device),
                     partial(summary, without_a_model(corpus, cases)), device=device)
 
