@@ -282,3 +282,49 @@ def test_sentences_to_choose_by_are_not_those_to_score_by():
     known = {e.en for e in corpus['train']}
     assert not known & sides['test'] and not (known | sides['test']) & sides['validation']
     assert not {e.en for e in corpus['test']} & sides['validation']
+
+
+COUNTED = json.loads((SCRIPTS/'results'/'heads.json').read_text(encoding='utf-8'))
+
+
+def questions(run):
+    "What a head is chosen for: its shares or errors on both sets of sentences, and which is best."
+    yield run['alignment'], min
+    for kinds in run['dependencies'].values(): yield from ((looks, max) for looks in kinds.values())
+
+
+def test_three_models_with_training_and_three_without():
+    trained = [run for run in COUNTED['runs'] if run['model'] != 'untrained']
+    assert [run['seed'] for run in trained] == [0, 1, 2] and len({run['steps'] for run in trained}) == 1
+    assert len(COUNTED['runs']) == 6 and 'left' not in COUNTED and min(run['bleu'] for run in trained) > 95
+
+
+@pytest.mark.parametrize('run', COUNTED['runs'], ids=lambda run: f"{run['model']} {run['seed']}")
+def test_stored_heads_are_chosen_on_validation_and_scored_on_test(run):
+    for found, best in questions(run):
+        (layer, head), grids = found['chosen']['head'], {split: found[split] for split in ('validation', 'test')}
+        assert found['chosen']['validation'] == best(map(best, grids['validation'])) == grids['validation'][layer][head]
+        assert found['chosen']['test'] == grids['test'][layer][head]
+        assert found['chosen']['best on test'] == best(map(best, grids['test']))
+
+
+def test_means_are_over_what_chosen_heads_reach_on_test():
+    trained = [run for run in COUNTED['runs'] if run['model'] != 'untrained']
+    for name, kinds in trained[0]['dependencies'].items():
+        for kind in kinds:
+            scores = [run['dependencies'][name][kind]['chosen']['test'] for run in trained]
+            assert COUNTED['over models'][name][kind]['trained']['scores'] == scores
+    found = COUNTED['over models']['alignment']['trained']
+    a, b, c = found['scores']
+    assert found['mean'] == pytest.approx((a + b + c)/3, abs=6e-4)
+    spread = sum((x - (a + b + c)/3)**2 for x in (a, b, c))/2
+    assert found['half'] == pytest.approx(4.303*(spread/3)**.5, abs=1e-3)
+
+
+def test_both_files_count_the_same_of_the_packages_model():
+    "The test sentences are those of attention_maps.json."
+    one = json.loads(RESULTS.read_text(encoding='utf-8'))['dependencies']
+    demo, = (run['dependencies'] for run in COUNTED['runs'] if run['model'] == 'demo')
+    for name, kinds in demo.items():
+        for kind, looks in kinds.items():
+            assert torch.allclose(torch.tensor(looks['test']), torch.tensor(one[name][kind]['heads']), atol=.0051)

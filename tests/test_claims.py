@@ -83,7 +83,6 @@ def one_head_is_better(data):
         if run['row'] == 'A1': run |= {'bleu': run['bleu'] + 10, 'val_loss': run['val_loss'] - .5}
 
 
-def encoder_finds_nouns(data): data['dependencies']['pronoun']['encoder']['heads'][0] = [.99]*4
 def recurrence_remembers(data):
     for run in data['recall']['runs']:
         if (run['layers'], run['distance']) == ('recurrent', 64): run['accuracy'] = 1.
@@ -94,11 +93,13 @@ def waves_go_on(data):
         if run['kind'] == 'sinusoids': run['at'] = [1.]*len(run['at'])
 
 
-def all_find(kind, where):
-    "A change of attention_maps.json: every head of the first layers looks at the right word."
+def all_find(kind, where, models=3, layers=2, splits=('validation', 'test')):
+    "A change of heads.json: in the trained models every head of the first layers looks at the right word."
     def edit(data):
-        heads = data['dependencies'][kind][where]['heads']
-        for layer in heads[:2]: layer[:] = [.99]*len(layer)
+        trained = [run['dependencies'] for run in data['runs'] if run['model'] != 'untrained']
+        for far in trained[:models]:
+            for split in splits:
+                for layer in far[kind][where][split][:layers]: layer[:] = [.99]*len(layer)
     return edit
 
 
@@ -106,9 +107,9 @@ def silver_helps(data): data['grammar-semi']['scores']['gold+silver']['f1'] = 99
 
 
 CHANGES = {('table3', 'one-head'): (one_head_is_better, 'opposite'),
-           ('attention_maps', 'anaphora'): (encoder_finds_nouns, 'seen'),
-           ('attention_maps', 'structure'): (all_find('agreement', 'encoder'), 'seen'),
-           ('attention_maps', 'distant'): (all_find('bracket', 'decoder'), 'seen'),
+           ('heads', 'anaphora'): (all_find('pronoun', 'encoder', layers=1), 'seen'),
+           ('heads', 'structure'): (all_find('agreement', 'encoder'), 'seen'),
+           ('heads', 'distant'): (all_find('bracket', 'decoder'), 'seen'),
            ('positions', 'extrapolation'): (waves_go_on, 'seen'),
            ('table1', 'short-paths'): (recurrence_remembers, 'not seen'),
            ('parsing', 'semi-helps'): (silver_helps, 'seen')}
@@ -123,6 +124,15 @@ def test_a_result_that_changes_a_verdict_stops_the_page(file, name, copy, monkey
     with pytest.raises(AssertionError) as stopped: run_notebook(copy, monkeypatch)
     said = f"claim {number}, {name}: the numbers give '{new}', claims.json says '{old}'"
     assert str(stopped.value) == f'{said}. Read the numbers; then change the verdict in claims.json'
+
+
+@pytest.mark.parametrize('where', [{'models': 2}, {'splits': ['validation']}, {'splits': ['test']}])
+def test_heads_count_in_all_models_and_on_both_sets_of_sentences(where, copy, monkeypatch):
+    "In two models of three, or only where they were chosen, they change no verdict; but the numbers are shown."
+    change(copy/'benchmarks/results/heads.json', all_find('pronoun', 'encoder', layers=1, **where))
+    nb, names = run_notebook(copy, monkeypatch)
+    counts = '4, 4 and 0' if 'models' in where else '0, 0 and 0'
+    assert re.search(rf"○ {names['NUMBER']['anaphora']} 3 models: {counts} of 16 encoder heads", '\n'.join(texts(nb)))
 
 
 def test_a_verdict_that_was_read_is_shown(copy, monkeypatch):
