@@ -94,10 +94,10 @@ def waves_go_on(data):
 
 
 def all_find(kind, where, models=3, layers=2, splits=('validation', 'test')):
-    "A change of heads.json: in the trained models every head of the first layers looks at the right word."
+    "A change of heads.json: in the last so many trained models every head of the first layers looks at the right word."
     def edit(data):
         trained = [run['dependencies'] for run in data['runs'] if run['model'] != 'untrained']
-        for far in trained[:models]:
+        for far in trained[-models:]:
             for split in splits:
                 for layer in far[kind][where][split][:layers]: layer[:] = [.99]*len(layer)
     return edit
@@ -128,11 +128,12 @@ def test_a_result_that_changes_a_verdict_stops_the_page(file, name, copy, monkey
 
 @pytest.mark.parametrize('where', [{'models': 2}, {'splits': ['validation']}, {'splits': ['test']}])
 def test_heads_count_in_all_models_and_on_both_sets_of_sentences(where, copy, monkeypatch):
-    "In two models of three, or only where they were chosen, they change no verdict; but the numbers are shown."
+    "In two models of three, or only where they were chosen or scored, they change no verdict; the numbers are shown."
     change(copy/'benchmarks/results/heads.json', all_find('pronoun', 'encoder', layers=1, **where))
     nb, names = run_notebook(copy, monkeypatch)
-    counts = '4, 4 and 0' if 'models' in where else '0, 0 and 0'
-    assert re.search(rf"○ {names['NUMBER']['anaphora']} 3 models: {counts} of 16 encoder heads", '\n'.join(texts(nb)))
+    counts = r'0, [4-9] and [4-9]' if 'models' in where else r'0, [0-3] and [0-3]'
+    said = rf"○ {names['NUMBER']['anaphora']} 3 models: {counts} of 16 encoder heads .* holds in 2 of the 3 models"
+    assert re.search(said, '\n'.join(texts(nb)))
 
 
 def test_a_verdict_that_was_read_is_shown(copy, monkeypatch):
