@@ -5,10 +5,12 @@ The corpus is the built-in one.
     python benchmarks/attention_maps.py                     # the model that comes with the package
     python benchmarks/attention_maps.py --model runs/demo   # another one that was trained on this corpus
 
-Writes results/attention_maps.json, which the lessons on attention maps, on heads and on alignment read: for every head
-the alignment error rate on the test split, how often it looks at the word that another one depends on, and how many
-words the model gets right without it; the same counts for three models of this shape that were never trained; and a
-few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
+Writes results/attention_maps.json, whose example maps the lessons draw: for every head the alignment error rate on the
+test split, how often it looks at the word that another one depends on, and how many words the model gets right without
+it; the same counts for three models of this shape that were never trained. What the lessons say of heads they read
+from results/heads.json: heads.py counts in the same way, in three trained models, and chooses heads by other sentences
+than those that it scores them by. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy
+machine).
 """
 from collections import Counter
 from contextlib import ExitStack
