@@ -327,4 +327,4 @@ def test_both_files_count_the_same_of_the_packages_model():
     demo, = (run['dependencies'] for run in COUNTED['runs'] if run['model'] == 'demo')
     for name, kinds in demo.items():
         for kind, looks in kinds.items():
-            assert torch.allclose(torch.tensor(looks['test']), torch.tensor(one[name][kind]['heads']), atol=.0051)
+            assert torch.allclose(torch.tensor(looks['test']), torch.tensor(one[name][kind]['heads']), atol=1e-6)
