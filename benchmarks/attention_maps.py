@@ -5,10 +5,12 @@ The corpus is the built-in one.
     python benchmarks/attention_maps.py                     # the model that comes with the package
     python benchmarks/attention_maps.py --model runs/demo   # another one that was trained on this corpus
 
-Writes results/attention_maps.json, which the lessons on attention maps, on heads and on alignment read: for every head
-the alignment error rate on the test split, how often it looks at the word that another one depends on, and how many
-words the model gets right without it; the same counts for three models of this shape that were never trained; and a
-few example maps. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy machine).
+Writes results/attention_maps.json, whose example maps the lessons draw: for every head the alignment error rate on the
+test split, how often it looks at the word that another one depends on, and how many words the model gets right without
+it; the same counts for three models of this shape that were never trained. What the lessons say of heads they read
+from results/heads.json: heads.py counts in the same way, in three trained models, and chooses heads by other sentences
+than those that it scores them by. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy
+machine).
 """
 from collections import Counter
 from contextlib import ExitStack
@@ -213,13 +215,12 @@ def measure_edits(translator, test, cases, dependencies):
     return result
 
 
-def of_model(args, translator, test, device):
-    "Under what circumstances it was measured."
+def of_model(translator, test):
+    "What was trained how long, and how well it translates."
     bleu = score(translator.translate([e.en for e in test]), [e.de for e in test])['BLEU']
-    return {'model': args.model, 'seed': args.seed, 'steps': translator.about['step'],
+    return {'steps': translator.about['step'],
             'trained for': f"{translator.about.get('minutes') or translator.about['seconds']/60:.1f} minutes",
-            'bleu': bleu['score'], 'signature': bleu['signature'],
-            'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}', 'torch': torch.__version__}
+            'bleu': bleu['score'], 'signature': bleu['signature']}
 
 
 def main():
@@ -235,7 +236,9 @@ def main():
     cases = dependencies(NAMES, args.sentences, {e.en for e in corpus['train']}, 1_000_003 + args.seed)
     translator = Translator.from_pretrained(args.model, str(device))
     experiment.facts |= {'corpus': digest({name: pairs_of(rows) for name, rows in corpus.items()}),
-                         **of_model(args, translator, test, device)}
+                         'model': args.model, 'seed': args.seed, **of_model(translator, test),
+                         'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
+                         'torch': torch.__version__}
     result = measure_maps(translator, test, cases)
     result['by number'] = by_number(translator, cases['agreement'])
     result |= measure_edits(translator, test, cases, result['dependencies'])

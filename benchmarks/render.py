@@ -252,33 +252,54 @@ def table1(found):
 
 
 def maps(found):
-    "attention_maps.json: shares of sentences and of words, by kind of attention."
-    kinds, about = ('encoder', 'decoder', 'cross'), found['about']
-    def looks(name):
-        for kind in kinds:
-            heads = found['dependencies'][name].get(kind)
-            yield f"{percent(max(map(max, heads['heads'])))} ({percent(heads['fixed distance'])})" if heads else ''
-    cut, flat, whole = found['paths']['pronoun'], found['ablation']['all uniform'], found['ablation']['whole']
-    n, n_aligned = found['dependencies']['pronoun']['sentences'], found['alignment']['sentences']
-    rows = [[f'best of 16 heads looks from a pronoun at its noun, {n} sentences (best fixed distance)',
-             *looks('pronoun')],
-            [f"best of 16 heads looks from a verb's end at its beginning, {n} sentences (best fixed distance)",
-             *looks('bracket')],
-            [f"right pronouns, cut off from their noun here, {n} sentences (as trained {percent(cut['none'])})",
-             *(percent(cut[kind]) for kind in kinds)],
-            [f"right words, all maps flat here (as trained {percent(whole['test split'])})",
-             *(percent(flat[kind]) for kind in kinds)],
-            [f'alignment error rate of the best of 16 heads, which was chosen on the same {n_aligned} sentences '
-             '(a diagonal, the best possible)', '', '',
-             '{:.2f} ({diagonal:.2f}, {best possible:.2f})'.format(
-                 min(map(min, found['alignment']['predicts'])), **found['alignment'])]]
-    heads = found['together']['pronoun']
-    less, others = (heads[which][-1]['pronoun'] for which in ('without them', 'without others'))
-    what = (f"The model of the package: {about['steps']:,} steps, seed {about['seed']}, {about['bleu']:.1f} BLEU "
-            f"(`{about['signature']}`). "
-            f"Right pronouns: {percent(whole['pronoun'])}, without the {len(heads['heads'])} heads that look most at "
-            f"the noun {percent(less)}, without as many others {percent(others)}")
-    return f"{what}\n\n{table(['', *kinds], rows)}"
+    "heads.json: what chosen heads do in each trained model, and what the models lose without some of what they have."
+    trained = [run for run in found['runs'] if run['model'] != 'untrained']
+    overall, rules = found['over models'], found['without a model']
+    texts = {'pronoun': 'from a pronoun at its noun', 'bracket': "from a verb's end at its beginning",
+             'agreement': 'from a verb at its subject, across a clause'}
+    def row(what, of, its, rule, shown):
+        cells = [f"{place(chosen['head'])}: {shown(chosen['test'])} ({shown(chosen['best on test'])})"
+                 for chosen in map(of, trained)]
+        return [what, *cells, within(its['trained'], shown), shown(rule), within(its['untrained'], shown)]
+    rows = [row(f'looks {text}, {kind}', lambda run: run['dependencies'][name][kind]['chosen'], its,
+                rules[name][kind]['test'], percent)
+            for name, text in texts.items() for kind, its in overall[name].items()]
+    rows.append(row('error rate of its word alignment, cross', lambda run: run['alignment']['chosen'],
+                    overall['alignment'], rules['alignment']['diagonal'], '{:.2f}'.format))
+    head = ['the head that is best on validation sentences: what it reaches on test sentences (the best there)',
+            *(f"seed {run['seed']}" for run in trained), 'mean ± half of the 95 % interval',
+            'fixed distance, or diagonal', 'without training']
+    sizes = found['recipe']
+    about = (f"{sizes['sentences of a dependency']} sentences of each set, {sizes['sentences to align']} for the "
+             f"alignment. BLEU: `{trained[0]['signature']}`")
+    return f'{table(head, rows)}\n\n{table(*without_parts(trained))}\n\n{about}'
+
+
+def place(head): return '.'.join(str(i + 1) for i in head)
+
+
+def within(its, shown): return f"{shown(its['mean'])} ± {shown(its['half'])}"
+
+
+def without_parts(trained):
+    "A column for each model: right words when a head, paths or all maps of a kind are taken from it."
+    kinds = ('encoder', 'decoder', 'cross')
+    rows = [['BLEU', *(f"{run['bleu']:.1f}" for run in trained)], ['right pronouns', *(
+        percent(run['paths']['pronoun']['none']) for run in trained)]]
+    rows.append(['without the head of all kinds that looks at their noun most', *map(without_its_head, trained)])
+    for kind in kinds:
+        rows.append([f'cut off from their noun, {kind}', *(percent(run['paths']['pronoun'][kind]) for run in trained)])
+    rows.append(['right words', *(percent(run['ablation']['whole']['test split']) for run in trained)])
+    for kind in kinds:
+        rows.append([f'all maps flat, {kind}', *(percent(run['ablation']['all uniform'][kind]) for run in trained)])
+    return ['', *(f"`{run['model']}`, seed {run['seed']}, {run['steps']:,} steps" for run in trained)], rows
+
+
+def without_its_head(run):
+    looks = run['dependencies']['pronoun']
+    kind = max(looks, key=lambda kind: looks[kind]['chosen']['validation'])
+    found = looks[kind]['chosen']
+    return f"{kind} {place(found['head'])}: {percent(found['right without it']['dependent'])}"
 
 
 def parsing_rnn(found):
@@ -427,7 +448,7 @@ TABLES = {  # block: file and function
     'decoding-opus-mt': ('decode_speed', decoding_of('opus-mt', 'cpu')),
     'decoding-gpu': ('decode_speed', decoding_of(None, 'cuda')), 'table1': ('table1', table1),
     'parallel': ('parallel', parallel),
-    'maps': ('attention_maps', maps), 'parsing-rnn': ('parsing_rnn', parsing_rnn),
+    'maps': ('heads', maps), 'parsing-rnn': ('parsing_rnn', parsing_rnn),
     'checkpoints': ('checkpoint_stall', checkpoints),
     'exchange': ('hosts', exchange), 'shared-step': ('hosts', shared_step), 'lost': ('hosts', lost),
     'large-corpus': ('large_corpus', large_corpus), 'multi30k': ('multi30k', multi30k)}

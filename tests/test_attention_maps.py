@@ -5,6 +5,7 @@ Also here: the gold dependencies against the lexicon, and the stored measurement
 import html
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,11 @@ from transformer_nb.experiments.heads import (averaged_heads, dependency, per_he
 from transformer_nb.experiments.parsing import Tree, encode_trees, linearise, spell as spell_words
 from transformer_nb.transformer import Transformer, TransformerConfig
 
-RESULTS = Path(__file__).parent.parent/'benchmarks'/'results'/'attention_maps.json'
+SCRIPTS = Path(__file__).parent.parent/'benchmarks'
+sys.path.append(str(SCRIPTS))
+import heads  # noqa: E402
+
+RESULTS = SCRIPTS/'results'/'attention_maps.json'
 EVIL = '</div><script>document.title = "broken"</script>" \' & <b>'
 
 
@@ -253,3 +258,73 @@ def test_stored_measurements():
     for e in measured['examples'].values():
         maps = expand(e)
         for kind in KINDS: assert (maps[kind].sum(-1) - 1).abs().max() < .02
+
+
+# Chosen on some sentences, scored on others
+
+def test_a_head_is_chosen_on_validation_and_scored_on_test():
+    validation, test = [[.1, .9], [.5, .2]], [[.8, .3], [.4, .7]]
+    assert heads.chosen(validation, test) == {'head': [0, 1], 'validation': .9, 'test': .3, 'best on test': .8}
+    assert heads.chosen(validation, test, min) == {'head': [0, 0], 'validation': .1, 'test': .8, 'best on test': .3}
+
+
+def test_a_fixed_distance_is_chosen_on_validation_and_scored_on_test():
+    "Two back is best on validation, three back would be on test."
+    validation, test = [(5, 3), (7, 5), (4, 1)], [(5, 2), (6, 3), (4, 1), (5, 3)]
+    assert heads.fixed_distance(validation, test) == {'distance': -2, 'validation': .667, 'test': .25}
+
+
+def test_sentences_to_choose_by_are_not_those_to_score_by():
+    corpus = {name: Grammar(seed).samples(300) for name, seed in (('train', 21), ('test', 22))}
+    found = heads.drawn(heads.RECIPE | {'sentences of a dependency': 20}, corpus)
+    sides = {name: {e.en for rows in part.values() for e, _ in rows} for name, part in found.items()}
+    assert len(sides['validation']) == len(sides['test']) == 60
+    known = {e.en for e in corpus['train']}
+    assert not known & sides['test'] and not (known | sides['test']) & sides['validation']
+    assert not {e.en for e in corpus['test']} & sides['validation']
+
+
+COUNTED = json.loads((SCRIPTS/'results'/'heads.json').read_text(encoding='utf-8'))
+
+
+def questions(run):
+    "What a head is chosen for: its shares or errors on both sets of sentences, and which is best."
+    yield run['alignment'], min
+    for kinds in run['dependencies'].values(): yield from ((looks, max) for looks in kinds.values())
+
+
+def test_three_models_with_training_and_three_without():
+    trained = [run for run in COUNTED['runs'] if run['model'] != 'untrained']
+    assert [run['seed'] for run in trained] == [0, 1, 2] and len({run['steps'] for run in trained}) == 1
+    assert len(COUNTED['runs']) == 6 and 'left' not in COUNTED and min(run['bleu'] for run in trained) > 95
+
+
+@pytest.mark.parametrize('run', COUNTED['runs'], ids=lambda run: f"{run['model']} {run['seed']}")
+def test_stored_heads_are_chosen_on_validation_and_scored_on_test(run):
+    for found, best in questions(run):
+        (layer, head), grids = found['chosen']['head'], {split: found[split] for split in ('validation', 'test')}
+        assert found['chosen']['validation'] == best(map(best, grids['validation'])) == grids['validation'][layer][head]
+        assert found['chosen']['test'] == grids['test'][layer][head]
+        assert found['chosen']['best on test'] == best(map(best, grids['test']))
+
+
+def test_means_are_over_what_chosen_heads_reach_on_test():
+    trained = [run for run in COUNTED['runs'] if run['model'] != 'untrained']
+    for name, kinds in trained[0]['dependencies'].items():
+        for kind in kinds:
+            scores = [run['dependencies'][name][kind]['chosen']['test'] for run in trained]
+            assert COUNTED['over models'][name][kind]['trained']['scores'] == scores
+    found = COUNTED['over models']['alignment']['trained']
+    a, b, c = found['scores']
+    assert found['mean'] == pytest.approx((a + b + c)/3, abs=6e-4)
+    spread = sum((x - (a + b + c)/3)**2 for x in (a, b, c))/2
+    assert found['half'] == pytest.approx(4.303*(spread/3)**.5, abs=1e-3)
+
+
+def test_both_files_count_the_same_of_the_packages_model():
+    "The test sentences are those of attention_maps.json."
+    one = json.loads(RESULTS.read_text(encoding='utf-8'))['dependencies']
+    demo, = (run['dependencies'] for run in COUNTED['runs'] if run['model'] == 'demo')
+    for name, kinds in demo.items():
+        for kind, looks in kinds.items():
+            assert torch.allclose(torch.tensor(looks['test']), torch.tensor(one[name][kind]['heads']), atol=1e-6)

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT/'benchmarks'
 FAST = ['positions', 'tying', 'fixed_vector', 'first_run', 'warmup', 'threads', 'table1', 'parallel',
     'checkpoint_stall']
-SLOW = ['ablations', 'attention_maps', 'averaging', 'built_in', 'decode_speed', 'label_smoothing', 'parsing_rnn',
-        'parts', 'stream', 'table2', 'table3', 'table3_few', 'table3_short', 'train_speed']
+SLOW = ['ablations', 'attention_maps', 'averaging', 'built_in', 'decode_speed', 'heads', 'label_smoothing',
+        'parsing_rnn', 'parts', 'stream', 'table2', 'table3', 'table3_few', 'table3_short', 'train_speed']
 WITH_DATA = {  # what they read lies in the working directory: `data`
     'against': [ROOT], 'dry_run': ['news', '--place', 'place'], 'multi30k': ['corpora/multi30k'],
     'parsing': ['--only', 'grammar', 'treebank', '--treebank', 'treebank'], 'recipes': ['corpora']}

@@ -1,7 +1,8 @@
 """Makes the small trained model that ships with the package: `python tools/build_demo_model.py`, 13 minutes of a core.
 
 The run is bounded by steps and fixed by its seed, so that it can be made again. Its weights are stored as float16;
-the scores in training.json are those of the stored weights, read back as a user reads them.
+the scores in training.json are those of the stored weights, read back as a user reads them. What is true of this
+model may be true of this one seed alone: `python tools/build_demo_model.py FOLDER 1` makes another by the same recipe.
 """
 import sys
 from pathlib import Path
@@ -27,12 +28,12 @@ def scores(place:Path) -> dict:
     return cli._scores(Translator.from_pretrained(place, 'cpu'), {name: corpus[name] for name in ('test', 'unseen')})
 
 
-def ship(run:Path, place:Path):
+def ship(run:Path, place:Path, settings:dict):
     "Store the average of a run as float16, score what is stored, and store the scores with it."
     found = checkpoints.load(run)
     about = {name: found.training[name] for name in KEPT} | {
         'minutes': round(found.training['seconds']/60, 1),
-        'settings': SETTINGS,
+        'settings': settings,
     }
     model = found.model.half()
     checkpoints.save(place, model, found.tokenizer, about)
@@ -43,11 +44,12 @@ def ship(run:Path, place:Path):
     if size > MOST: sys.exit(f"{place}: more than {MOST:,} bytes; take a smaller vocabulary")
 
 
-def main(place:Path=PLACE):
+def main(place:str|Path=PLACE, seed:str|int=SETTINGS['seed']):
     "Train and ship."
+    settings = SETTINGS | {'seed': int(seed)}
     with TemporaryDirectory() as folder:
-        cli.train(out=f'{folder}/run', **SETTINGS)
-        ship(Path(folder)/'run', place)
+        cli.train(out=f'{folder}/run', **settings)
+        ship(Path(folder)/'run', Path(place), settings)
 
 
-if __name__ == '__main__': main(*map(Path, sys.argv[1:]))
+if __name__ == '__main__': main(*sys.argv[1:])
