@@ -24,7 +24,7 @@ from statistics import fmean, stdev
 
 import torch
 from attention_maps import (NAMES, by_length, by_number, dependencies, hits, measure_edits, most_frequent, of_model,
-                            pairs_of, round_grid, share)
+                            one_link_each, pairs_of, right_words, round_grid, share)
 from common import Experiment, digest, with_minutes
 
 from transformer_nb.core import default_device, seed_everything
@@ -33,7 +33,7 @@ from transformer_nb.decode.alignment import between_words
 from transformer_nb.decode.translator import Translator
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.experiments.alignment import aer, align, diagonal, head_aer
-from transformer_nb.experiments.heads import head_distance, without_heads, words_right
+from transformer_nb.experiments.heads import head_distance, without_heads
 from transformer_nb.transformer import Transformer
 
 ALIGNED = 300  # sentences of each split, as in the lesson on alignment
@@ -66,8 +66,8 @@ def without_a_model(corpus, cases):
     "What fixed distances and the diagonal reach, and the least error of one link for each German word."
     test = corpus['test'][:ALIGNED]
     gold = [set(e.alignment) for e in test]
-    one_each = [{(i, j) for j, i in {j: i for i, j in links}.items()} for links in gold]
-    links = {'diagonal': [diagonal(len(e.en.split()), len(e.de.split())) for e in test], 'best possible': one_each}
+    links = {'diagonal': [diagonal(len(e.en.split()), len(e.de.split())) for e in test],
+             'best possible': one_link_each(gold)}
     found = {'alignment': {name: round(aer(its, gold), 3) for name, its in links.items()},
              'guessing': {name: most_frequent(rows) for name, rows in cases['test'].items()}}
     for name in NAMES:
@@ -122,9 +122,8 @@ def looked(translator, cases):
 
 def words_of(translator, rows):
     "Share of right words: those that depend on a far word, and all others of these sentences."
-    found = words_right(translator, pairs_of(e for e, _ in rows))
-    others = [right[:d.word] + right[d.word + 1:] for right, (_, d) in zip(found, rows)]
-    return {'dependent': round(fmean(right[d.word] for right, (_, d) in zip(found, rows)), 4), 'other': share(others)}
+    dependent, others = right_words(translator, rows)
+    return {'dependent': round(fmean(dependent), 4), 'other': share(others)}
 
 
 def needed(translator, cases, found):
