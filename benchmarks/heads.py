@@ -34,12 +34,12 @@ from transformer_nb.decode.translator import Translator
 from transformer_nb.english_german.grammar import builtin_corpus
 from transformer_nb.experiments.alignment import aer, align, diagonal, head_aer
 from transformer_nb.experiments.heads import head_distance, without_heads
+from transformer_nb.experiments.variations import t95
 from transformer_nb.transformer import Transformer
 
 ALIGNED = 300  # sentences of each split, as in the lesson on alignment
 RECIPE = {'sentences to align': ALIGNED, 'sentences of a dependency': 400, 'seed of the test sentences': 1_000_003,
           'seed of the validation sentences': 2_000_003}
-T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}  # Student's t for a 95 % interval, by the number of models
 
 
 # The sentences
@@ -171,7 +171,7 @@ def one_run(corpus, cases, device, model, **job):
 
 def over_models(scores):
     "Mean of what chosen heads reach on the test sentences, and half the width of its 95 % interval over models."
-    half = T95[len(scores)]*stdev(scores)/len(scores)**.5 if len(scores) > 1 else None
+    half = t95(len(scores) - 1)*stdev(scores)/len(scores)**.5 if len(scores) > 1 else None
     return {'mean': round(fmean(scores), 3), 'half': half and round(half, 3), 'scores': scores}
 
 

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/experiments/variations.htm
 
 # %% auto #0
 __all__ = ['PAPER', 'ROWS', 'LONGER', 'EXTRAS', 'scaled', 'train_row', 'short_corpus', 'EqualBlocks', 'average_heads', 'untie',
-           'build_row', 'effects', 'p_values', 'holm', 'clear_differences', 'verdict']
+           'build_row', 't95', 'effects', 'p_values', 'holm', 'clear_differences', 'verdict']
 
 # %% ../../nbs/experiments/04_variations.ipynb #f370e12c
 from collections import defaultdict
@@ -150,7 +150,9 @@ def build_row(
     return make(scaled('base' if row in EXTRAS else row, d_model, N, **fields))
 
 # %% ../../nbs/experiments/04_variations.ipynb #491145b5
-def _t95(dof):
+def t95(
+    dof:int # Degrees of freedom, at least 1
+) -> float:
     "Student's t for a 95 % interval; above eight degrees of freedom within one percent."
     return (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)[dof - 1] if dof <= 8 else 1.96 + 2.5/dof
 
@@ -176,7 +178,7 @@ def effects(
 ) -> dict:      # Row to (its mean difference from base, half width of the 95 % interval over seeds)
     "What each row changes against base, seed by seed; the noise is pooled over all rows."
     found, sigma, dof = _fit(runs, key)
-    return {row: (difference, _t95(dof)*sigma*sqrt(variance)) for row, (difference, variance) in found.items()}
+    return {row: (difference, t95(dof)*sigma*sqrt(variance)) for row, (difference, variance) in found.items()}
 
 # %% ../../nbs/experiments/04_variations.ipynb #9028b90c
 def _tails(t, dof):
