@@ -13,6 +13,7 @@ import warnings
 from functools import cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% ../../nbs/parts/03_kernels.ipynb #98cccfc2
@@ -27,11 +28,11 @@ def _packed(
 
 def _table(
     packed:Tensor, # What `_packed` made of W
-    weight:Tensor  # W, shape (out, in)
+    weight:Tensor  # W, shape (out, in), out a multiple of BLOCK
 ):                 # Its memory as a table of shape (out·in/BLOCK, BLOCK), or None: it is in another order
     "The weights in the order in which a sum over the inputs reads them, BLOCK outputs at a time."
     if 'fbgemm' not in torch.backends.quantized.supported_engines: return None  # the kernel's library
-    if len(weight) % BLOCK or torch.ops.mkldnn._nbytes(packed) != weight.nbytes: return None
+    if torch.ops.mkldnn._nbytes(packed) != weight.nbytes: return None
     numbers = (ctypes.c_float*weight.numel()).from_address(torch.ops.mkldnn.data_ptr(packed))
     table, expected = torch.frombuffer(numbers, dtype=torch.float32), weight.unflatten(0, (-1, BLOCK)).transpose(1, 2)
     return table.view(-1, BLOCK) if torch.equal(table, expected.flatten()) else None
@@ -51,7 +52,9 @@ class PrepackedLinear(nn.Module):
         linear:nn.Linear # The map, float32, on a CPU; it is not changed
     ):
         super().__init__()
-        weight, self.bias = linear.weight.detach(), linear.bias
+        self.n_out, fill = linear.out_features, -linear.out_features % BLOCK  # up to whole blocks, for the table
+        weight = F.pad(linear.weight.detach(), (0, 0, 0, fill))
+        self.bias = None if linear.bias is None else F.pad(linear.bias.detach(), (0, fill))
         packed = _packed(weight)
         self.register_buffer('packed', packed, persistent=False)  # TorchScript wants it as a buffer
         self.table = _table(packed, weight)  # of the same memory, which self.packed keeps
@@ -63,7 +66,7 @@ class PrepackedLinear(nn.Module):
         x:Tensor  # Shape (..., in)
     ) -> Tensor:  # Shape (..., out)
         "The product."
-        return _product(x, self.packed, self.bias, self.table, self.places, self.bags)
+        return _product(x, self.packed, self.bias, self.table, self.places, self.bags)[..., :self.n_out]
 
 def linear_of(
     weight:Tensor,         # W, shape (out, in)
@@ -109,7 +112,7 @@ class Int8Linear(nn.Module):
         return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
 
 # %% ../../nbs/parts/03_kernels.ipynb #36ab5eeb
-SMALL = 2**17  # Numbers of a matrix below which oneDNN takes longer to begin than to multiply
+SMALL = 2**16  # Numbers of a matrix below which oneDNN takes longer to begin than to multiply
 
 def prepared_linear(
     linear:nn.Linear, # A map of a model
