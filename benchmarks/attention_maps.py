@@ -5,12 +5,9 @@ The corpus is the built-in one.
     python benchmarks/attention_maps.py                     # the model that comes with the package
     python benchmarks/attention_maps.py --model runs/demo   # another one that was trained on this corpus
 
-Writes results/attention_maps.json, whose example maps the lessons draw: for every head the alignment error rate on the
-test split, how often it looks at the word that another one depends on, and how many words the model gets right without
-it; the same counts for three models of this shape that were never trained. What the lessons say of heads they read
-from results/heads.json: heads.py counts in the same way, in three trained models, and chooses heads by other sentences
-than those that it scores them by. `minutes` are by the clock, `cpu_minutes` of computing (they differ on a busy
-machine).
+Writes results/attention_maps.json: the maps of four sentences, which the lessons draw. What is counted of heads stands
+here, too: heads.py counts it in three trained models, and chooses heads by other sentences than those that it scores
+them by.
 """
 from collections import Counter
 from contextlib import ExitStack
@@ -20,17 +17,15 @@ from statistics import mean
 import torch
 from common import Experiment, cpu_name, digest
 
-from transformer_nb.core import default_device, seed_everything
+from transformer_nb.core import default_device
 from transformer_nb.decode.evaluation import score
 from transformer_nb.decode.translator import Translator
 from transformer_nb.course.viewer import KINDS, compact, forced_attention, to_words
 from transformer_nb.english_german.agreement import lexicon
 from transformer_nb.english_german.constructions import Grammar
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.experiments.alignment import aer, diagonal, head_aer
-from transformer_nb.experiments.heads import (averaged_heads, between, cut_path, dependency, head_distance, looks_at,
-                                              per_head, uniform_heads, without_heads, words_right)
-from transformer_nb.transformer import Transformer
+from transformer_nb.experiments.heads import (averaged_heads, between, cut_path, dependency, looks_at, per_head,
+                                              uniform_heads, without_heads, words_right)
 
 NAMES = {'pronoun': ('far_pronoun',), 'agreement': ('relative_clause',), 'bracket': ('perfect', 'modal', 'separable')}
 
@@ -61,21 +56,6 @@ def one_link_each(gold):
     "Of each target word one of the source words that it belongs to: the best that one link a word can do."
     last_of = [{j: i for i, j in links} for links in gold]
     return [{(i, j) for j, i in links.items()} for links in last_of]
-
-
-def alignment(translator, examples):
-    maps = [forced_attention(translator, e.en, e.de) for e in examples]
-    gold = [set(e.alignment) for e in examples]
-    last_layer = [dict(m, cross=m['cross'][-1:].mean(1, keepdim=True)) for m in maps]
-    return {
-        'sentences': len(examples),
-        'predicts': round_grid(head_aer(maps, gold)),
-        'fed': round_grid(head_aer(maps, gold, fed=True)),
-        'mean of the last layer': {'predicts': round_grid(head_aer(last_layer, gold))[0][0],
-                                   'fed': round_grid(head_aer(last_layer, gold, fed=True))[0][0]},
-        'diagonal': round(aer([diagonal(len(e.en.split()), len(e.de.split())) for e in examples], gold), 3),
-        'best possible': round(aer(one_link_each(gold), gold), 3),
-    }, maps
 
 
 def most_frequent(rows):
@@ -192,28 +172,6 @@ def examples_of(translator, cases, test):
 
 # The run
 
-def measure_maps(translator, test, cases):
-    "What the maps show."
-    links, maps = alignment(translator, test)
-    result = {'alignment': links, 'distance': {'encoder': round_grid(head_distance(maps[:100], 'encoder'))}}
-    result['dependencies'] = {name: {'sentences': len(rows),
-                                     'mean distance': round(mean(d.distance for _, d in rows), 1),
-                                     'most frequent word': most_frequent(rows)} | hits(translator, rows)
-                              for name, rows in cases.items()}
-    print('maps measured', flush=True)
-    return result
-
-
-def untrained(translator, test, cases, seeds):
-    "What the maps of models show that have learned nothing: the control."
-    rows = []
-    for seed in seeds:
-        seed_everything(seed)
-        fresh = Translator(Transformer(translator.model.cfg).eval(), translator.tokenizer)
-        rows.append({'seed': seed} | measure_maps(fresh, test, cases))
-    return rows
-
-
 def measure_edits(translator, test, cases, dependencies):
     "What the model loses without heads and paths."
     fewer = {name: by_length(rows[:100], lambda row: row[0]) for name, rows in cases.items()}
@@ -250,13 +208,8 @@ def main():
                          'model': args.model, 'seed': args.seed, **of_model(translator, test),
                          'machine': f'{device}, {torch.get_num_threads()} threads, {cpu_name()}',
                          'torch': torch.__version__}
-    result = measure_maps(translator, test, cases)
-    result['by number'] = by_number(translator, cases['agreement'])
-    result |= measure_edits(translator, test, cases, result['dependencies'])
-    result['examples'] = examples_of(translator, cases, test)
-    result['untrained'] = untrained(translator, test, cases, (0,) if args.tiny else (0, 1, 2))
     experiment.facts |= experiment.minutes()
-    experiment.save(result)
+    experiment.save({'examples': examples_of(translator, cases, test)})
     print(f"{experiment.file}: {experiment.file.stat().st_size//1000} kB, {experiment.about}")
 
 

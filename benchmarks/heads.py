@@ -15,8 +15,8 @@ looks at the right word more often, by 5 points and on both sets of sentences, t
 the best head of each model without training. A claim about heads is seen if it holds in each of the three models.
 
 Writes results/heads.json, which the lessons on heads and on alignment and the page of claims read. Each model is
-written at once; a second start goes on with what is missing. What attention_maps.py measures of the package's model
-alone is here for each trained model: the words that it gets right without each head, and with paths cut.
+written at once; a second start goes on with what is missing. Of each trained model it also has the words that it gets
+right without each head, and with paths cut.
 """
 from collections import Counter
 from functools import partial

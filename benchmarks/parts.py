@@ -65,7 +65,6 @@ DECODING = {  # and decode_speed.py
     'everything': [],
     'weights laid out': [(inference, 'prepared_linear', same)],
     'one row as a sum of rows': [(kernels, '_table', lambda packed, weight: None)],
-    'queries, keys and values at once': [(inference, 'JoinedAttention', same)],
     'keys of lost hypotheses taken out': [(inference.KVCache, 'compact', same)],
     'step without Python (TorchScript)': [(inference, '_traceable', lambda step: False)],
     'instead, 8 bits': [],
