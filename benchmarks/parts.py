@@ -27,6 +27,7 @@ from render import table
 from workers import calm, interleaved, serve
 from transformer_nb import core, multihead, optimizer
 from transformer_nb.attention import attention
+from transformer_nb.decode import search
 from transformer_nb.parts import exchange, inference, kernels, packing
 from transformer_nb.regularization import smoothed_loss
 from transformer_nb.train import trainer
@@ -69,7 +70,8 @@ DECODING = {  # and decode_speed.py
     'step without Python (TorchScript)': [(inference, '_traceable', lambda step: False)],
     'instead, 8 bits': [],
 }
-SEARCHES = 'greedy, 1', 'greedy, 32', 'beam, 1', 'beam, 32'
+SEARCHES = 'greedy, 1', 'greedy, 32', 'beam, 1', 'beam, 32', 'beam, 32, long'
+LONG = 300  # tokens that a sentence of `long` gets, as many as a tree that is written as a line
 
 
 def without(*parts): return [change for part in parts for change in TRAINING[part]]
@@ -86,12 +88,15 @@ def ladder():
 
 
 LADDER = dict(ladder())
+LONGER = [(decode_speed, 'tokens_asked', lambda batch: LONG),
+          (search, 'max_lengths', lambda model, src, *_: torch.full((len(src),), model.cfg.max_len))]
 
 
 def repetition_of(task, stack):
     "A function that makes one repetition of what `ours` does in the other script."
     script, parts = (decode_speed.decoding, DECODING) if 'search' in task else (train_speed.repetition_of, TRAINING)
-    for change in (LADDER if task['work'] == 'ladder' else parts)[task['part']]:
+    changes = (LADDER if task['work'] == 'ladder' else parts)[task['part']]
+    for change in changes + (LONGER if task['work'].endswith('long') else []):
         stack.enter_context(patch.object(*change))
     name = {'instead, 8 bits': 'ours int8', 'compiled': 'ours compiled'}.get(task['part'], 'ours')
     return script(task | {'name': name}, stack)
@@ -104,8 +109,9 @@ def tasks_of(work, task):
     if work == 'ladder': return {
         rung: (__file__, task | {'part': rung, 'dtype': 'bfloat16' if rung in ('bfloat16', 'compiled') else 'float32'})
         for rung in LADDER}
-    search, batch = work.split(', ')
-    return {part: (__file__, task | {'search': search, 'batch': batch, 'part': part}) for part in DECODING}
+    kind, batch, *long = work.split(', ')
+    task |= {'search': kind, 'batch': batch, 'drawn': 64 if long else 200}  # of the long ones there is one batch
+    return {part: (__file__, task | {'part': part}) for part in DECODING}
 
 
 # The driver
