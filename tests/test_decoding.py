@@ -155,7 +155,7 @@ def test_without_the_private_functions_the_plain_product_stays(monkeypatch):
 
 
 def test_a_small_matrix_stays_as_it_is():
-    small, large = torch.nn.Linear(128, 512), torch.nn.Linear(512, 256)
+    small, large = torch.nn.Linear(128, 384), torch.nn.Linear(512, 256)
     assert prepared_linear(small) is small and type(prepared_linear(large)) is PrepackedLinear
 
 
