@@ -113,7 +113,8 @@ def test_what_came_later_names_its_own_commit():
 def test_the_built_in_corpus_is_that_of_the_files():
     "As today's grammar draws it; with another corpus these files would have to be made again."
     drawn = common.digest(load_builtin())
-    assert {render.CAME_WITH[name]['']['corpus'] for name in ('attention_maps', 'first_run', 'label_smoothing')} | {
+    assert render.load('attention_maps')['about']['corpus'] == drawn
+    assert {render.CAME_WITH[name]['']['corpus'] for name in ('first_run', 'label_smoothing')} | {
         entry['corpus'] for entry in render.CAME_WITH['built_in'].values()} == {drawn}
 
 
