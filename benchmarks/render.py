@@ -358,7 +358,8 @@ def said(found, key):
 
 def runs_of(found):
     "The runs of a file that is a dict of them; another file is one run, without a name."
-    return found if all(isinstance(run, dict) for run in found.values()) else {'': found}
+    many = 'about' not in found and all(isinstance(run, dict) for run in found.values())
+    return found if many else {'': found}
 
 
 def since(file, name, run):
