@@ -8,7 +8,9 @@ import torch
 from conftest import TORCH
 
 from transformer_nb.parts import kernels
+from transformer_nb.checkpoints import load
 from transformer_nb.data.batching import make_batch, pad
+from transformer_nb.data.corpora import load_builtin
 from transformer_nb.core import InputError
 from transformer_nb.decode.search import (
     BeamSearch, beam_search, greedy, length_penalty, max_lengths, pick, restrict, sample)
@@ -248,6 +250,7 @@ def by_the_book(model, src, beam, most):
                         for token, logp in enumerate(row)), reverse=True)[:2*beam]
         ended += [(total, ids[:-1]) for total, ids in found[:beam] if ids[-1] == EOS]
         open_ = [(total, ids) for total, ids in found if ids[-1] != EOS][:beam]
+        if ended and max(ended)[0] >= open_[0][0]: break  # sums only fall
     return max(ended, default=None)
 
 
@@ -262,6 +265,23 @@ def test_by_default_the_beam_is_the_published_one():
         assert b[0].ids == best[1] and b[0].score == pytest.approx(best[0], abs=1e-9)
         differ += a[0].ids != b[0].ids
     assert differ > 5
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_500_sentences_as_by_the_model_itself():
+    "float32, the model of the package: greedy and beam search against searches that call the plain model each time."
+    found = load('demo')
+    model, rows = found.model.float(), found.tokenizer.encode([english for english, _ in load_builtin()['test']])
+    rows = [[*ids, EOS] for ids in rows]
+    ready, src = inference(model), pad(rows)
+    assert len(rows) == 500
+    by_greedy, by_beam = greedy(ready, src), [hyps[0] for hyps in beam_search(ready, src, 4, 0.)]
+    for row, ids, best in zip(rows, by_greedy, by_beam):
+        row = torch.tensor([row])
+        expected, plain = by_the_book(model, row, 4, row.shape[1] + 50), by_the_book(model, row, 1, row.shape[1] + 50)
+        assert ids == plain[1] and best.ids == expected[1]
+        assert best.score == pytest.approx(expected[0], abs=1e-4)
 
 
 @pytest.mark.parametrize('alpha', [0., .6, 2.])
