@@ -91,11 +91,11 @@ def parts(runs):
     names = list(dict.fromkeys(name for run in runs for name in run['rows']))
     def size(run):
         batch = f", {run['batch_tokens']:,} tokens" if run['work'] == 'training' else ''
-        return f"{run['preset']}: {run['work']}{batch}"
+        return f"{run['preset']}: {run['work']}{batch}" + (', bfloat16' if run['dtype'] == 'bfloat16' else '')
     def cell(run, name):
         row = run['rows'].get(name)
         return f"{row['time']:.2f} ({row['memory']:.2f})" if row else ''
-    told = dict.fromkeys(f"{run['hardware']}, torch {run['torch']}, {run['dtype']}" for run in runs)
+    told = dict.fromkeys(f"{run['hardware']}, torch {run['torch']}" for run in runs)
     return '; '.join(told) + '\n\n' + table(['time (memory) without it ÷ with it', *map(size, runs)], [
         [name, *(cell(run, name) for run in runs)] for name in names if name != 'everything'])
 
