@@ -400,8 +400,9 @@ def toy_project(root, notebooks=TOY):
     nbs.mkdir()
     (root / "toy" / "deep").mkdir(parents=True)
     (root / "toy" / "__init__.py").write_text('__version__ = "0"\n')
-    for module in ("toy.py", "deep/__init__.py", "deep/inner.py"):
-        (root / "toy" / module).write_text("")
+    exported = "\n".join(c["source"] for c in notebooks["01_toy.ipynb"] if c["source"].startswith("#| export"))
+    for module, code in ("toy.py", exported), ("deep/__init__.py", ""), ("deep/inner.py", ""):
+        (root / "toy" / module).write_text(code)
     (root / "toy/course").mkdir()
     (root / "toy/course/exercises.py").write_text(EXERCISES)
     (root / "tools").mkdir()
@@ -454,8 +455,8 @@ def test_no_page_asks_for_anything_from_elsewhere(toy_site):
 def test_a_page_in_which_something_was_not_found_is_told_of(before, after, part, toy_site):
     "The renderer wrote a class, a script's name or a block otherwise, and a replacement found nothing."
     html = (toy_site / "toy.html").read_text()
-    assert list(missing(html, is_front=False)) == []
-    line, = missing(re.sub(before, after, html, flags=re.S), is_front=False)
+    assert list(missing(PageFacts(html), is_front=False)) == []
+    line, = missing(PageFacts(re.sub(before, after, html, flags=re.S)), is_front=False)
     assert line.startswith(part) and "not once" in line
 
 

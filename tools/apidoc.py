@@ -2,9 +2,11 @@
 method of a class. Importing this module exchanges what draws an entry: nbdev's workers import it with the filter."""
 import ast
 import re
+from functools import cache
 from importlib import import_module
 from itertools import groupby
 
+import nbdev.processors
 import nbdev.showdoc
 from fastcore.nbio import mk_cell
 from nbdev.config import get_config
@@ -15,6 +17,9 @@ from nbdev.processors import FilterDefaults, add_links, add_show_docs, exec_show
 MARKUP = re.compile(r"(`[^`]*`)|<(?=[/\w])")
 NESTED = re.compile(r"\[\[(`[^`]*`)\]\([^)]*\)\](?=\()")  # a name that is the text of a link has been linked, too
 NAME_LINK = re.compile(r"\[`(\w+)`\]\(https?://[^)]*\.html#(?i:\1)\)")
+
+config = cache(get_config)
+nbdev.processors.get_config = nbdev.showdoc.get_config = config  # which they would read for each cell
 
 
 def line_of(name):
@@ -100,15 +105,21 @@ def drop_hidden(cell):
         del cell["source"]
 
 
-class exec_in_module(exec_show_docs):
-    "Run the exported cells under their module's name, so that types, sources and links are the package's."
+class show_package(exec_show_docs):
+    """Show entries of what the package has. Nothing else of a lesson is run: what its cells put out stands in the
+    notebook. One without a module may have cells to run (`exec_doc`)."""
 
     def begin(self):
-        super().begin()
-        names = [c.directives_["default_exp"] for c in self.nb.cells if "default_exp" in getattr(c, "directives_", {})]
-        if names and hasattr(self, "k"):
-            module = f"{get_config().lib_path.name}.{names[0]}"
-            self.k.run_cell(f"import {module}; __name__ = '{module}'")
+        exports = (getattr(cell, "directives_", {}).get("default_exp") for cell in self.nb.cells)
+        self.module = next(filter(None, exports), None)
+        if self.nb.has_docs_:
+            super().begin()
+        if self.nb.has_docs_ and self.module:
+            self.k.user_ns.update(vars(import_module(f"{config().lib_path.name}.{self.module}")))
+
+    def __call__(self, cell):
+        if not self.module or any(map(shown_name, cell.parsed_() or [])):
+            super().__call__(cell)
 
 
 def has_entry(name):
@@ -123,7 +134,7 @@ class note_imports(Processor):
     def begin(self):
         code = [cell for cell in self.nb.cells if cell.cell_type == "code"]
         imports = [t for cell in code for t in cell.parsed_() or [] if isinstance(t, ast.ImportFrom)]
-        ours = [t for t in imports if t.module.startswith(get_config().lib_path.name)]
+        ours = [t for t in imports if t.module.startswith(config().lib_path.name)]
         self.nb.imported_ = {name.asname or name.name for t in ours for name in t.names} if code else None
 
 
@@ -153,7 +164,7 @@ class DocFilter(FilterDefaults):
     "nbdev's processors, with an entry for each method, and with nothing lost below the title."
 
     def base_procs(self):
-        ours = {exec_show_docs: exec_in_module, rm_export: drop_hidden, add_links: link_names}
+        ours = {exec_show_docs: show_package, rm_export: drop_hidden, add_links: link_names}
         procs = [ours.get(p, p) for p in super().base_procs()]
         at = procs.index(add_show_docs) + 1
         return [split_title, note_imports] + procs[:at] + [in_order, add_method_docs] + procs[at:]

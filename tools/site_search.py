@@ -5,6 +5,7 @@ import json
 import posixpath
 import re
 from collections import Counter
+from functools import partial
 
 from lxml.html import document_fromstring
 from notebooks import GROUND
@@ -96,11 +97,15 @@ class Prose:
 
 # ---- the index
 
-def write_index(out, renamed):
-    "Replace smalldocs' index in the folder of the finished site; its pages are named by their notebooks in `renamed`."
+def prose_of(href, out):
+    return Prose((out / href).read_text(), NOT_READ - {"cell-output-display"} if href in LISTS else NOT_READ)
+
+
+def write_index(out, renamed, each=map):
+    """Replace smalldocs' index in the folder of the finished site; its pages are named by their notebooks in `renamed`.
+    `each` may be the `map` of several processes."""
     hrefs = {posixpath.splitext(page)[0] + ".html": weight_of(notebook) for notebook, page in renamed.items()}
-    pages = {href: Prose((out / href).read_text(), NOT_READ - {"cell-output-display"} if href in LISTS else NOT_READ)
-             for href in hrefs}
+    pages = dict(zip(hrefs, each(partial(prose_of, out=out), hrefs)))
     titles = other_titles(out / "index.html")
     for name, chosen in by_language(pages).items():
         common = [common_words(chosen.values(), most) for most in (COMMON, EVERYWHERE)]
