@@ -328,6 +328,7 @@ TOY = {
         cell("# Toy\n\n> Four pages"),
         cell("See [the lesson](01_toy.ipynb#r1), [a page](cards/a.pdf) and "
              "[the rest](https://toy.github.io/toy/blank.zip)."),
+        cell("#| exec_doc\nfrom IPython.display import Markdown\nMarkdown('*Made* anew')", "code"),
     ],
     "01_toy.ipynb": [
         cell("# A lesson\n\n> With everything\n\nBelow the title."),
@@ -341,6 +342,7 @@ TOY = {
         cell(TWO, "code"),
         cell(TASK, "code"),
         cell("Not on the page.", "code") | {"source": "#| hide\nhidden = 1"},
+        cell("import os\nos.getpid()", "code") | {"outputs": result("as it was")},
         cell("**01.1 Your turn first: Twice** (write, level 1, 2 minutes). Write it."),
         cell("## Exercises\n\nHow. <span data-forget></span>\n\n**01.2 Half** (predict, level 1, 2 minutes). Guess."),
     ],
@@ -489,6 +491,11 @@ def test_code_that_is_exported_is_shown_and_what_is_hidden_is_not(toy_site):
     ids = PageFacts(html).ids
     assert ids.index("first") < ids.index("second") < ids.index("task")
     assert "task.inputs" not in ids and "kwargs" not in code  # a record is not made; a bare method says nothing
+
+
+def test_only_what_is_marked_is_run(toy_site):
+    lesson, front = ((toy_site / name).read_text() for name in ("toy.html", "index.html"))
+    assert "<pre><code>as it was</code></pre>" in lesson and "<em>Made</em> anew" in front
 
 
 def test_a_language_has_its_page(toy_site):

@@ -180,10 +180,10 @@ def render(cfg, work, renamed, lessons, pool):
     shutil.copytree(work.with_name("beside"), out, dirs_exist_ok=True)
     cards = pool.submit(write_cards, out)
     write_index(out, renamed, pool.map)
+    cards.result()  # it has read all pages; they change from here on
     add_front(cfg, out)
     slim_styles(out)
     bring_styles(out / "index.html")
-    cards.result()
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
     wrong = [w for w in site.warnings if not re.search("broken link|format-links", w)]  # ours; a key for Quarto alone
