@@ -275,7 +275,7 @@ def test_the_index_has_prose_and_titles_in_all_languages(site):
 def test_an_index_that_grows_too_large_is_refused(site, monkeypatch):
     monkeypatch.setattr(search, "LIMIT", 100)
     with pytest.raises(SiteError, match="search.json has"):
-        search.write_index(site, {"index.ipynb": "index.ipynb"})
+        search.write_index(site, {"index.ipynb": "index.ipynb"}, {})
 
 
 def test_each_word_is_kept_once():

@@ -31,23 +31,12 @@ from site_front import add_front, claims_first
 from site_meta import add_meta, write_cards
 from site_reference import add_reference, add_steps, write_reference
 from site_rewrites import (
-    TASKS,
-    SiteError,
-    add_alternates,
-    keep_punctuation,
-    language_of,
-    mark_languages,
-    number_of,
-    plain_description,
-    rewrite_cell,
-    rewrite_links,
-    source_of,
-    tabs_of,
-)
+    TASKS, SiteError, add_alternates, keep_punctuation, language_of, mark_languages, number_of, plain_description,
+    rewrite_cell, rewrite_links, source_of, tabs_of)
 from site_math import set_formulas
 from site_search import add_search, write_index
 from site_slim import bring_styles, slim_page, slim_styles
-from site_words import add_scripts, in_their_words, speak_sidebar, write_words
+from site_words import add_scripts, in_their_words, speak_sidebar, titles_in, write_words
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 
@@ -179,7 +168,7 @@ def render(cfg, work, renamed, lessons, pool):
         task.result()
     shutil.copytree(work.with_name("beside"), out, dirs_exist_ok=True)
     cards = pool.submit(write_cards, out)
-    write_index(out, renamed, pool.map)
+    write_index(out, renamed, titles_in(cfg.nbs_path), pool.map)
     cards.result()  # it has read all pages; they change from here on
     add_front(cfg, out)
     slim_styles(out)
