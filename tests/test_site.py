@@ -85,19 +85,14 @@ def test_links_between_notebooks_lead_to_files(path):
     assert not [link for link in links if not (path.parent / link).is_file()]
 
 
-def test_language_tabs_switch_together():
-    tabs = cell("::: {.panel-tabset}\n\n## English\nOne.\n\n## 日本語\n一。\n\n:::")
-    rw.rewrite_cell(tabs, str, [])
-    assert tabs["source"].startswith('::: {.panel-tabset group="language"}\n\n## English')
-
-
 def test_folds_of_languages_become_tabs():
-    "In Jupyter a tabset would be raw text, and a lesson's head has no links to its languages. Other folds stay."
+    """In Jupyter a tabset would be raw text, and a lesson's head has no links to its languages. All tabs of the site
+    switch together. Other folds stay."""
     summary = cell("<details><summary>In short</summary>\n\nOne.\n\n</details>\n\n"
                    "<details><summary>日本語</summary>\n\n一。\n\n[全文](https://h/languages/ja/a.html)\n\n</details>\n\nMore.")
     hint = cell("<details><summary>Hint</summary>\n\nLook.\n\n</details>")
     rw.tabs_of(cells := [summary, hint], "01_a.ipynb", {})
-    tabs = "::: {.panel-tabset}\n\n## English\n\nOne.\n\n## 日本語\n\n一。\n\n:::\n\nMore."
+    tabs = "::: {.panel-tabset group=\"language\"}\n\n## English\n\nOne.\n\n## 日本語\n\n一。\n\n:::\n\nMore."
     assert [c["source"] for c in cells] == [tabs, "<details><summary>Hint</summary>\n\nLook.\n\n</details>"]
 
 

@@ -129,13 +129,6 @@ def test_a_table_of_numbers_stays():
         assert html.startswith('<table class="stacks') == stacks
 
 
-def test_no_level_of_headings_is_left_out():
-    symbols = '<main><h1>Tasks</h1><h3 id="a">A</h3><h4>B</h4><p>h3</p></main>'
-    assert access.without_gap(symbols) == '<main><h1>Tasks</h1><h2 id="a">A</h2><h3>B</h3><p>h3</p></main>'
-    whole = "<h2>Contents</h2><main><h1>Lesson</h1><h2>One</h2><h3>A</h3></main>"
-    assert access.without_gap(whole) == whole
-
-
 # ---- a small site
 
 TITLES = """| § | Lesson | What it is about | 日本語 | 中文 | 한국어 |
