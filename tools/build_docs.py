@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 from fastcore.nbio import nb2dict, read_nb
 from nbdev.config import get_config, nbpath2html
-from nbdev.doclinks import _build_modidx, nbglob
+from nbdev.doclinks import nbglob
 from nbdev.quarto import refresh_quarto_yml
 from smalldocs.markdown import split_front_matter
 from smalldocs.site import build as render_site
@@ -185,7 +185,6 @@ def build():
     cfg = get_config()
     os.chdir(cfg.config_path)
     refresh_quarto_yml()
-    _build_modidx()
     lessons, renamed = exercises_of(cfg), page_names(cfg)
     with tempfile.TemporaryDirectory() as tmp, ProcessPoolExecutor() as pool:
         work = Path(tmp) / "site"
