@@ -33,6 +33,13 @@ def test_lessons_show_what_the_source_says():
     assert script(ROOT/'tools/build_exercises.py', '--check') == (0, '')
 
 
+def test_the_notebook_shows_todays_list():
+    "The site shows what notebooks hold, and runs none of them."
+    cells = json.loads((ROOT/'nbs/22_exercises.ipynb').read_text(encoding='utf-8'))['cells']
+    shown, = [c['outputs'] for c in cells if ''.join(c['source']).endswith('library.exercises()')]
+    assert ''.join(shown[0]['data']['text/plain']) == repr(ALL)
+
+
 def test_a_lesson_out_of_step_is_noticed(tmp_path):
     for folder in ('nbs', 'tools'): (tmp_path/folder).mkdir()
     for name in ('build_exercises.py', 'notebooks.py'): shutil.copy(ROOT/'tools'/name, tmp_path/'tools')

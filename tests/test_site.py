@@ -85,19 +85,14 @@ def test_links_between_notebooks_lead_to_files(path):
     assert not [link for link in links if not (path.parent / link).is_file()]
 
 
-def test_language_tabs_switch_together():
-    tabs = cell("::: {.panel-tabset}\n\n## English\nOne.\n\n## 日本語\n一。\n\n:::")
-    rw.rewrite_cell(tabs, str, [])
-    assert tabs["source"].startswith('::: {.panel-tabset group="language"}\n\n## English')
-
-
 def test_folds_of_languages_become_tabs():
-    "In Jupyter a tabset would be raw text, and a lesson's head has no links to its languages. Other folds stay."
+    """In Jupyter a tabset would be raw text, and a lesson's head has no links to its languages. All tabs of the site
+    switch together. Other folds stay."""
     summary = cell("<details><summary>In short</summary>\n\nOne.\n\n</details>\n\n"
                    "<details><summary>日本語</summary>\n\n一。\n\n[全文](https://h/languages/ja/a.html)\n\n</details>\n\nMore.")
     hint = cell("<details><summary>Hint</summary>\n\nLook.\n\n</details>")
     rw.tabs_of(cells := [summary, hint], "01_a.ipynb", {})
-    tabs = "::: {.panel-tabset}\n\n## English\n\nOne.\n\n## 日本語\n\n一。\n\n:::\n\nMore."
+    tabs = "::: {.panel-tabset group=\"language\"}\n\n## English\n\nOne.\n\n## 日本語\n\n一。\n\n:::\n\nMore."
     assert [c["source"] for c in cells] == [tabs, "<details><summary>Hint</summary>\n\nLook.\n\n</details>"]
 
 
@@ -328,6 +323,7 @@ TOY = {
         cell("# Toy\n\n> Four pages"),
         cell("See [the lesson](01_toy.ipynb#r1), [a page](cards/a.pdf) and "
              "[the rest](https://toy.github.io/toy/blank.zip)."),
+        cell("#| exec_doc\nfrom IPython.display import Markdown\nMarkdown('*Made* anew')", "code"),
     ],
     "01_toy.ipynb": [
         cell("# A lesson\n\n> With everything\n\nBelow the title."),
@@ -341,6 +337,7 @@ TOY = {
         cell(TWO, "code"),
         cell(TASK, "code"),
         cell("Not on the page.", "code") | {"source": "#| hide\nhidden = 1"},
+        cell("import os\nos.getpid()", "code") | {"outputs": result("as it was")},
         cell("**01.1 Your turn first: Twice** (write, level 1, 2 minutes). Write it."),
         cell("## Exercises\n\nHow. <span data-forget></span>\n\n**01.2 Half** (predict, level 1, 2 minutes). Guess."),
     ],
@@ -400,8 +397,9 @@ def toy_project(root, notebooks=TOY):
     nbs.mkdir()
     (root / "toy" / "deep").mkdir(parents=True)
     (root / "toy" / "__init__.py").write_text('__version__ = "0"\n')
-    for module in ("toy.py", "deep/__init__.py", "deep/inner.py"):
-        (root / "toy" / module).write_text("")
+    exported = "\n".join(c["source"] for c in notebooks["01_toy.ipynb"] if c["source"].startswith("#| export"))
+    for module, code in ("toy.py", exported), ("deep/__init__.py", ""), ("deep/inner.py", ""):
+        (root / "toy" / module).write_text(code)
     (root / "toy/course").mkdir()
     (root / "toy/course/exercises.py").write_text(EXERCISES)
     (root / "tools").mkdir()
@@ -454,8 +452,8 @@ def test_no_page_asks_for_anything_from_elsewhere(toy_site):
 def test_a_page_in_which_something_was_not_found_is_told_of(before, after, part, toy_site):
     "The renderer wrote a class, a script's name or a block otherwise, and a replacement found nothing."
     html = (toy_site / "toy.html").read_text()
-    assert list(missing(html, is_front=False)) == []
-    line, = missing(re.sub(before, after, html, flags=re.S), is_front=False)
+    assert list(missing(PageFacts(html), is_front=False)) == []
+    line, = missing(PageFacts(re.sub(before, after, html, flags=re.S)), is_front=False)
     assert line.startswith(part) and "not once" in line
 
 
@@ -488,6 +486,11 @@ def test_code_that_is_exported_is_shown_and_what_is_hidden_is_not(toy_site):
     ids = PageFacts(html).ids
     assert ids.index("first") < ids.index("second") < ids.index("task")
     assert "task.inputs" not in ids and "kwargs" not in code  # a record is not made; a bare method says nothing
+
+
+def test_only_what_is_marked_is_run(toy_site):
+    lesson, front = ((toy_site / name).read_text() for name in ("toy.html", "index.html"))
+    assert "<pre><code>as it was</code></pre>" in lesson and "<em>Made</em> anew" in front
 
 
 def test_a_language_has_its_page(toy_site):

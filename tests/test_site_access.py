@@ -129,13 +129,6 @@ def test_a_table_of_numbers_stays():
         assert html.startswith('<table class="stacks') == stacks
 
 
-def test_no_level_of_headings_is_left_out():
-    symbols = '<main><h1>Tasks</h1><h3 id="a">A</h3><h4>B</h4><p>h3</p></main>'
-    assert access.without_gap(symbols) == '<main><h1>Tasks</h1><h2 id="a">A</h2><h3>B</h3><p>h3</p></main>'
-    whole = "<h2>Contents</h2><main><h1>Lesson</h1><h2>One</h2><h3>A</h3></main>"
-    assert access.without_gap(whole) == whole
-
-
 # ---- a small site
 
 TITLES = """| § | Lesson | What it is about | 日本語 | 中文 | 한국어 |
@@ -275,7 +268,7 @@ def test_the_index_has_prose_and_titles_in_all_languages(site):
 def test_an_index_that_grows_too_large_is_refused(site, monkeypatch):
     monkeypatch.setattr(search, "LIMIT", 100)
     with pytest.raises(SiteError, match="search.json has"):
-        search.write_index(site, {"index.ipynb": "index.ipynb"})
+        search.write_index(site, {"index.ipynb": "index.ipynb"}, {})
 
 
 def test_each_word_is_kept_once():

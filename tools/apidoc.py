@@ -1,10 +1,11 @@
-"""The API reference: nbdev adds `show_doc(name)` for exported functions and classes, `DocFilter` one for each public
-method of a class. Importing this module exchanges what draws an entry: nbdev's workers import it with the filter."""
+"""The API reference: `DocFilter` is nbdev's processing of a notebook, with `show_doc(name)` for each exported function
+and class, and for each public method of a class. Importing this module exchanges what draws an entry."""
 import ast
 import re
+from functools import cache
 from importlib import import_module
-from itertools import groupby
 
+import nbdev.processors
 import nbdev.showdoc
 from fastcore.nbio import mk_cell
 from nbdev.config import get_config
@@ -14,7 +15,11 @@ from nbdev.processors import FilterDefaults, add_links, add_show_docs, exec_show
 
 MARKUP = re.compile(r"(`[^`]*`)|<(?=[/\w])")
 NESTED = re.compile(r"\[\[(`[^`]*`)\]\([^)]*\)\](?=\()")  # a name that is the text of a link has been linked, too
+FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
 NAME_LINK = re.compile(r"\[`(\w+)`\]\(https?://[^)]*\.html#(?i:\1)\)")
+
+config = cache(get_config)
+nbdev.processors.get_config = nbdev.showdoc.get_config = config  # which they would read for each cell
 
 
 def line_of(name):
@@ -42,7 +47,7 @@ nbdev.showdoc.BasicMarkdownRenderer = Entry
 
 def public_methods(cls):
     "`Class.method` for each public method of a class, but for those of which nothing is said: their code stands above."
-    defs = [d.name for d in cls.body if isinstance(d, (ast.FunctionDef, ast.AsyncFunctionDef)) and says_something(d)]
+    defs = [d.name for d in cls.body if isinstance(d, FUNCTIONS) and says_something(d)]
     return [f"{cls.name}.{name}" for name in dict.fromkeys(defs) if not name.startswith("_") or name == "__call__"]
 
 
@@ -71,27 +76,25 @@ class split_title(Processor):
                 return
 
 
-class in_order(Processor):
-    "Where one cell exports several things, nbdev shows the last one first: show them in their order."
+class add_entries(Processor):
+    "After each exported cell an entry for what it defines, and after a class one for each of its public methods."
 
     def begin(self):
-        runs = groupby(self.nb.cells, key=lambda cell: "has_sd" in cell)
-        self.nb.cells = [cell for added, run in runs for cell in (reversed(list(run)) if added else run)]
-
-
-class add_method_docs(Processor):
-    "Add `show_doc(Class.method)` after `show_doc(Class)`, unless the notebook shows that method itself."
-
-    def begin(self):
-        trees = {id(c): c.parsed_() or [] for c in self.nb.cells if c.cell_type == "code"}
-        classes = {t.name: t for ts in trees.values() for t in ts if isinstance(t, ast.ClassDef)}
-        shown = {name for ts in trees.values() for t in ts if (name := shown_name(t))}
-        cells = []
+        cells, self.nb.has_docs_ = [], False  # whether there is something to run
         for cell in self.nb.cells:
-            names = [shown_name(t) for t in trees.get(id(cell), [])]
-            methods = [m for name in names if name in classes for m in public_methods(classes[name]) if m not in shown]
-            cells += [cell, *[mk_cell(f"show_doc({m}, title_level=4)") for m in methods]]
+            directives = getattr(cell, "directives_", {}).keys()
+            self.nb.has_docs_ |= bool(directives & {"export", "exec_doc"})
+            trees = cell.parsed_() or [] if "export" in directives and "hide" not in directives else []
+            cells += [cell, *[mk_cell(f"show_doc({entry})") for tree in trees for entry in entries_of(tree)]]
         self.nb.cells = cells
+
+
+def entries_of(tree):
+    "The arguments of `show_doc` for a definition in a cell; for other statements none."
+    if isinstance(tree, (ast.ClassDef, *FUNCTIONS)) and not tree.name.startswith("_"):
+        yield tree.name
+        methods = public_methods(tree) if isinstance(tree, ast.ClassDef) else []
+        yield from (f"{name}, title_level=4" for name in methods)
 
 
 def drop_hidden(cell):
@@ -100,15 +103,21 @@ def drop_hidden(cell):
         del cell["source"]
 
 
-class exec_in_module(exec_show_docs):
-    "Run the exported cells under their module's name, so that types, sources and links are the package's."
+class show_package(exec_show_docs):
+    """Show entries of what the package has. Nothing else of a lesson is run: what its cells put out stands in the
+    notebook. One without a module may have cells to run (`exec_doc`)."""
 
     def begin(self):
-        super().begin()
-        names = [c.directives_["default_exp"] for c in self.nb.cells if "default_exp" in getattr(c, "directives_", {})]
-        if names and hasattr(self, "k"):
-            module = f"{get_config().lib_path.name}.{names[0]}"
-            self.k.run_cell(f"import {module}; __name__ = '{module}'")
+        exports = (getattr(cell, "directives_", {}).get("default_exp") for cell in self.nb.cells)
+        self.module = next(filter(None, exports), None)
+        if self.nb.has_docs_:
+            super().begin()
+        if self.nb.has_docs_ and self.module:
+            self.k.user_ns.update(vars(import_module(f"{config().lib_path.name}.{self.module}")))
+
+    def __call__(self, cell):
+        if not self.module or any(map(shown_name, cell.parsed_() or [])):
+            super().__call__(cell)
 
 
 def has_entry(name):
@@ -123,7 +132,7 @@ class note_imports(Processor):
     def begin(self):
         code = [cell for cell in self.nb.cells if cell.cell_type == "code"]
         imports = [t for cell in code for t in cell.parsed_() or [] if isinstance(t, ast.ImportFrom)]
-        ours = [t for t in imports if t.module.startswith(get_config().lib_path.name)]
+        ours = [t for t in imports if t.module.startswith(config().lib_path.name)]
         self.nb.imported_ = {name.asname or name.name for t in ours for name in t.names} if code else None
 
 
@@ -153,7 +162,5 @@ class DocFilter(FilterDefaults):
     "nbdev's processors, with an entry for each method, and with nothing lost below the title."
 
     def base_procs(self):
-        ours = {exec_show_docs: exec_in_module, rm_export: drop_hidden, add_links: link_names}
-        procs = [ours.get(p, p) for p in super().base_procs()]
-        at = procs.index(add_show_docs) + 1
-        return [split_title, note_imports] + procs[:at] + [in_order, add_method_docs] + procs[at:]
+        ours = {add_show_docs: add_entries, exec_show_docs: show_package, rm_export: drop_hidden, add_links: link_names}
+        return [split_title, note_imports] + [ours.get(p, p) for p in super().base_procs()]

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from notebooks import made, read, text_of, written
@@ -21,7 +22,6 @@ ROOT = Path(__file__).parents[1]
 PARTS = ('nbs', 'transformer_nb', 'tests', 'tools', 'benchmarks', 'settings.ini', 'pyproject.toml', 'constraints.txt',
          'Makefile', 'README.md', 'LICENSE', 'MANIFEST.in', '.github')
 OTHERS = '__pycache__', '.ipynb_checkpoints', '*.egg-info', 'runs'
-FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
 START = """# The blank course
 
 This is the project without its answers. {n} functions and classes, those that the lessons' exercises build, are stubs.
@@ -49,15 +49,10 @@ make demo   # when all is written: train, score, translate
 """
 
 
-def built():
-    "Notebook and exercise of everything that an exercise builds, by name: `attention`, `Embedding.forward`."
-    homes = {module: path for path in sorted((ROOT/'nbs').rglob('*.ipynb')) if (module := module_of(path))}
-    out = {}
-    for e in exercises():
-        if not e.builds: continue
-        name = qualified(e.builds)
-        out[name] = homes[e.builds.removesuffix(f'.{name}')].relative_to(ROOT/'nbs').as_posix(), e.id
-    return out
+@cache
+def homes():
+    "The notebook of each module."
+    return {module: path for path in sorted((ROOT/'nbs').rglob('*.ipynb')) if (module := module_of(path))}
 
 
 def module_of(path):
@@ -66,39 +61,31 @@ def module_of(path):
     return found and found[1]
 
 
-def qualified(name):
-    "The name within its module: that begins after the last part that is a file."
-    module = ''
-    while (ROOT/'transformer_nb'/f'{module}{name.split(".")[0]}.py').exists() or \
-          (ROOT/'transformer_nb'/f'{module}{name.split(".")[0]}').is_dir():
-        part, _, name = name.partition('.')
-        module += f'{part}/'
-    return name
+def parted(name):
+    "What an exercise builds as module and the name in it: `attention`, `AdditiveAttention.forward`."
+    module = next(module for module in homes() if name.startswith(f'{module}.'))
+    return module, name.removeprefix(f'{module}.')
 
 
-def owner(node):
-    "The class that a function marked with @patch becomes a method of."
-    patched = any('patch' in ast.unparse(d) for d in node.decorator_list)
-    return node.args.args[0].annotation.id if patched else None
+def built():
+    "Notebook and exercise of everything that an exercise builds, by name: `attention`, `Embedding.forward`."
+    building = [(*parted(e.builds), e.id) for e in exercises() if e.builds]
+    return {name: (homes()[module].relative_to(ROOT/'nbs').as_posix(), id) for module, name, id in building}
 
 
 def functions(tree):
-    "Every function of a cell, with its name or, for a method, with that of its class before it."
+    "Every function of a cell with its name; a method has that of its class before it."
     for node in tree.body:
-        if isinstance(node, ast.ClassDef): yield from ((f, f'{node.name}.{f.name}') for f in functions_of(node))
-        if isinstance(node, FUNCTIONS): yield node, '.'.join(filter(None, [owner(node), node.name]))
-
-
-def functions_of(node): return [f for f in node.body if isinstance(f, FUNCTIONS)]
+        if isinstance(node, ast.FunctionDef): yield node, node.name
+        if isinstance(node, ast.ClassDef):
+            yield from ((f, f'{node.name}.{f.name}') for f in node.body if isinstance(f, ast.FunctionDef))
 
 
 def bodies(tree, names):
     "The functions to be emptied: those of these names, and the `forward` of a class of these names."
     for node, name in functions(tree):
-        for wanted in (name, name.removesuffix('.forward')):
-            if wanted in names:
-                yield node, wanted
-                break
+        found = [wanted for wanted in (name, name.removesuffix('.forward')) if wanted in names]
+        if found: yield node, found[0]
 
 
 def emptied(text, names):
@@ -108,9 +95,8 @@ def emptied(text, names):
         notebook, id = names[name]
         line = f'raise NotImplementedError("{id}: write {name} in nbs/{notebook}, then run nbdev-export")'
         first = node.body[ast.get_docstring(node) is not None and len(node.body) > 1]
-        if first.lineno == node.lineno or lines[first.lineno - 1][:first.col_offset].strip():
-            lines[first.lineno - 1:node.end_lineno] = [lines[first.lineno - 1][:first.col_offset] + line]
-        else: lines[first.lineno - 1:node.end_lineno] = [' '*first.col_offset + line]
+        before = lines[first.lineno - 1][:first.col_offset]
+        lines[first.lineno - 1:node.end_lineno] = [before + line]
     return '\n'.join(lines)
 
 
@@ -190,8 +176,7 @@ def cell(kind, text, **about):
 def imports(lesson):
     "What the answers of a lesson may need: also what the lesson exports, and the modules that its exercises build."
     own = module_of(next(ROOT.glob(f'nbs/{lesson}_*.ipynb')))
-    building = (e.builds.removesuffix(f'.{qualified(e.builds)}') for e in exercises(lesson) if e.builds)
-    modules = dict.fromkeys(filter(None, [own, *building]))
+    modules = dict.fromkeys(filter(None, [own, *(parted(e.builds)[0] for e in exercises(lesson) if e.builds)]))
     return IMPORTS + ''.join(f'\nfrom transformer_nb.{module} import *' for module in modules)
 
 

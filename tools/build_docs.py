@@ -1,6 +1,6 @@
 """Build the site into `_docs/`, without Quarto: nbdev processes the notebooks, a few source rewrites follow, smalldocs
-renders the pages. Run in the repository: `python tools/build_docs.py`;
-with `--cached`, notebooks that have not changed since the last run are not processed again.
+renders the pages. Run in the repository: `python tools/build_docs.py`. What is done for each notebook or page alone is
+done in as many processes as there are cores.
 Fails on a double id, a broken link, and on anything a page would load from elsewhere."""
 import json
 import os
@@ -8,70 +8,46 @@ import re
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-import nbdev.serve
 import yaml
-from nbdev.config import get_config
-from nbdev.doclinks import _build_modidx
+from fastcore.nbio import nb2dict, read_nb
+from nbdev.config import get_config, nbpath2html
+from nbdev.doclinks import nbglob
 from nbdev.quarto import refresh_quarto_yml
 from smalldocs.markdown import split_front_matter
 from smalldocs.site import build as render_site
 
 from apidoc import DocFilter
 from site_access import add_access
-from site_checks import check_parts, check_site
+from site_checks import check_parts, check_site, read_pages
 from notebooks import text_of
-from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_course, rewrite_cells
+from site_course import add_blank, add_progress, exercises_of, lesson_pages, mark_lesson
 from site_figures import check_figures, lighten
 from site_front import add_front, claims_first
 from site_meta import add_meta, write_cards
 from site_reference import add_reference, add_steps, write_reference
 from site_rewrites import (
-    TASKS,
-    SiteError,
-    add_alternates,
-    keep_punctuation,
-    language_of,
-    mark_languages,
-    number_of,
-    plain_description,
-    rewrite_cell,
-    rewrite_links,
-    source_of,
-    tabs_of,
-)
+    TASKS, SiteError, add_alternates, keep_punctuation, language_of, mark_languages, number_of, plain_description,
+    rewrite_cell, rewrite_links, source_of, tabs_of)
 from site_math import set_formulas
 from site_search import add_search, write_index
 from site_slim import bring_styles, slim_page, slim_styles
-from site_words import add_scripts, in_their_words, speak_sidebar, write_words
+from site_words import add_scripts, in_their_words, speak_sidebar, titles_in, write_words
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
 
 
-# ---- 1. nbdev
+# ---- 1. notebooks
 
-def process(cfg, fresh=True):
-    "Run nbdev's processors on every notebook; return the folder of processed notebooks."
-    refresh_quarto_yml()
-    _build_modidx()
-    nbdev.serve.FilterDefaults = DocFilter
-    many = len([*cfg.nbs_path.rglob("*.ipynb")]) > 20  # a few are done before another process has begun
-    return nbdev.serve.proc_nbs(cfg.nbs_path, n_workers=os.cpu_count() if many else 0, force=fresh)
-
-
-# ---- 2. rewrites of the processed notebooks
-
-def page_names(folder):
-    "The page of each processed notebook: `{'parts/02_packing.ipynb': 'parts/packing.ipynb'}`, from its front matter."
-    names = {}
-    for path in sorted(folder.rglob("*.ipynb")):
-        first = json.loads(path.read_text())["cells"][0]
-        front = split_front_matter(text_of(first))[0] if first["cell_type"] == "raw" else {}
-        page = path.with_name(front.get("output-file", path.name)).with_suffix(".ipynb")
-        names[path.relative_to(folder).as_posix()] = page.relative_to(folder).as_posix()
+def page_names(cfg):
+    "The page of each notebook: `{'parts/02_packing.ipynb': 'parts/packing.ipynb'}`; exercises' tasks have none."
+    paths = [path.relative_to(cfg.nbs_path) for path in sorted(nbglob(as_path=True))]
+    names = {path.as_posix(): nbpath2html(path).with_suffix(".ipynb").as_posix() for path in paths
+             if not path.is_relative_to(TASKS)}
     if len(set(names.values())) < len(names):
         raise SiteError(f"two notebooks would become one page: {sorted(names.values())}")
     return names
@@ -92,15 +68,21 @@ def rewrite_front(cell, relink, name):
     cell["source"] = f"---\n{yaml.dump(front, allow_unicode=True)}---\n{body}"
 
 
-def rewrite_notebook(work, name, renamed, doc_url):
-    "Rewrite the processed notebook `name` into its page."
-    nb = json.loads((work / name).read_text())
+def rewrite_notebook(name, cfg, work, renamed, lessons):
+    "Let nbdev process the notebook `name`, and rewrite it for smalldocs."
+    nb = read_nb(cfg.nbs_path / name)
+    DocFilter()(nb)
+    nb = nb2dict(nb)
+    tabs_of(nb["cells"], name, renamed)
+    if name == "claims.ipynb":
+        claims_first(nb["cells"])
+    if number := number_of(name):
+        mark_lesson(nb["cells"], lessons.get(number, []), name)
     taken = []
-    relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=doc_url)
+    relink = partial(rewrite_links, name=name, renamed=renamed, doc_url=cfg.doc_url)
     rewrite_front(nb["cells"][0], relink, name)
     for cell in nb["cells"]:
         rewrite_cell(cell, relink, taken)
-    (work / name).unlink()
     (work / renamed[name]).write_text(json.dumps(nb, ensure_ascii=False))
 
 
@@ -129,23 +111,15 @@ def rewrite_config(work, renamed):
     (work / "sidebar.yml").write_text(yaml.dump(sidebar, allow_unicode=True, sort_keys=False))
 
 
-def rewrite(cfg, processed, work, lessons):
-    "Copy the processed notebooks to `work` and rewrite them there for smalldocs."
-    shutil.copytree(processed, work, ignore=shutil.ignore_patterns(cfg.doc_path.name))
-    shutil.rmtree(work / TASKS, ignore_errors=True)  # their answers and hints are not for those who are to find them
-    renamed = page_names(work)
-    for name in renamed:
-        rewrite_cells(work / name, tabs_of, name, renamed)
-    if "claims.ipynb" in renamed:
-        rewrite_cells(work / "claims.ipynb", claims_first)
-    mark_course(work, lessons)
-    for name in renamed:
-        rewrite_notebook(work, name, renamed, cfg.doc_url)
+def rewrite(cfg, work, renamed, lessons, pool):
+    "Write to `work` what smalldocs renders."
+    shutil.copytree(cfg.nbs_path, work, ignore=shutil.ignore_patterns("*.ipynb", ".*"))
     rewrite_config(work, renamed)
-    return renamed
+    write = partial(rewrite_notebook, cfg=cfg, work=work, renamed=renamed, lessons=lessons)
+    list(pool.map(write, sorted(renamed, key=lambda name: -(cfg.nbs_path / name).stat().st_size)))  # longest first
 
 
-# ---- 3. pages
+# ---- 2. pages
 
 def finish_page(path, out, cfg, renamed, lessons):
     "Formulas, languages, keyboard and search, ticks, and 'View source' to the notebook as the repository names it."
@@ -160,7 +134,7 @@ def finish_page(path, out, cfg, renamed, lessons):
     source = f"{cfg.git_url}/blob/{cfg.branch}/{cfg.nbs_path.name}/"
     for old, new in renamed.items():
         html = html.replace(f'{source}{new}"', f'{source}{source_of(old)}"')
-    path.write_text(slim_page(html))
+    path.write_text(lighten(slim_page(html), out / "figures", to_root))
 
 
 def add_styles(out):
@@ -170,48 +144,64 @@ def add_styles(out):
         styles.writelines(part.read_text() for part in parts)
 
 
-def render(cfg, work, renamed, lessons):
+def write_beside(cfg, folder):
+    "What a page can fetch or download, and no page is needed for."
+    (folder / "site_libs/live").mkdir(parents=True)
+    add_blank(cfg, folder)
+    if (cfg.lib_path / "assets/demo").exists():  # the project has a trained model
+        import_module("site_live").add_live(folder)  # with torch, which takes seconds to import
+
+
+def render(cfg, work, renamed, lessons, pool):
     "Render `work` into the site's folder; return what is wrong with it."
+    beside = pool.submit(write_beside, cfg, work.with_name("beside"))
     site = render_site(work, quiet=True)
     out = Path(site.out)
     shutil.copytree(SITE_LIBS, out / "site_libs", ignore=shutil.ignore_patterns("css"), dirs_exist_ok=True)
     add_styles(out)
     write_words(out)
-    for path in out.rglob("*.html"):
-        finish_page(path, out, cfg, renamed, lessons)
-    lighten(out)
-    write_index(out, renamed)
-    add_blank(cfg, out)
-    write_reference(cfg, work, out, renamed)
-    if (cfg.lib_path / "assets/demo").exists():  # the project has a trained model
-        import_module("site_live").add_live(out)  # with torch, which takes seconds to import
+    reference = pool.submit(write_reference, cfg, work, out, renamed)
+    (out / "figures").mkdir()
+    finish = partial(finish_page, out=out, cfg=cfg, renamed=renamed, lessons=lessons)
+    list(pool.map(finish, sorted(out.rglob("*.html"), key=lambda path: -path.stat().st_size)))
+    for task in beside, reference:
+        task.result()
+    shutil.copytree(work.with_name("beside"), out, dirs_exist_ok=True)
+    cards = pool.submit(write_cards, out)
+    write_index(out, renamed, titles_in(cfg.nbs_path), pool.map)
+    cards.result()  # it has read all pages; they change from here on
     add_front(cfg, out)
-    write_cards(out)
     slim_styles(out)
     bring_styles(out / "index.html")
     shutil.rmtree(cfg.doc_path, ignore_errors=True)
     shutil.move(out, cfg.doc_path)
-    checks = check_site, check_parts, check_figures
     wrong = [w for w in site.warnings if not re.search("broken link|format-links", w)]  # ours; a key for Quarto alone
-    return wrong + [line for check in checks for line in check(cfg.doc_path)]
+    pages = read_pages(cfg.doc_path, pool.map)
+    return [*wrong, *check_site(cfg.doc_path, pages), *check_parts(cfg.doc_path, pages), *check_figures(cfg.doc_path)]
 
 
-def build(fresh=True):
+def build():
     "Build the site of the project in the current folder; return what is wrong with it."
     cfg = get_config()
     os.chdir(cfg.config_path)
-    lessons = exercises_of(cfg)
-    with tempfile.TemporaryDirectory() as tmp:
+    refresh_quarto_yml()
+    lessons, renamed = exercises_of(cfg), page_names(cfg)
+    with tempfile.TemporaryDirectory() as tmp, ProcessPoolExecutor() as pool:
         work = Path(tmp) / "site"
-        renamed = rewrite(cfg, process(cfg, fresh), work, lessons)
-        return render(cfg, work, renamed, lessons)
+        rewrite(cfg, work, renamed, lessons, pool)
+        return render(cfg, work, renamed, lessons, pool)
 
 
-if __name__ == "__main__":
+def main():
     try:
-        problems = build(fresh="--cached" not in sys.argv)
+        problems = build()
     except SiteError as e:
         sys.exit(f"build_docs: {e}")
     print(*problems, sep="\n", end="\n" if problems else "")
     print("built", get_config().doc_path)
     sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    import build_docs  # other processes find what they are to do by this name: IPython takes `__main__` for cells
+    build_docs.main()

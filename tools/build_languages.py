@@ -67,19 +67,15 @@ def lesson(number):
     return path.name, sources
 
 
-def blocks(text):
-    "Paragraphs and points of a list, with what stands before each."
-    return [re.fullmatch(r'(- |\d+\. )?(.*)', block, re.S).groups('') for block in re.split(r'\n+', text.strip())]
-
-
 def head_of(sources):
     title, subtitle = sources['markdown'][0].splitlines()[:2]
     return title.removeprefix('# '), subtitle.removeprefix('> ')
 
 
 def paper_of(sources):
+    "Paragraphs and points of a list."
     section, = (found[1] for text in sources['markdown'] if (found := PAPER.search(text)))
-    return blocks(section)
+    return [re.sub(r'^(?:- |\d+\. )', '', block) for block in re.split(r'\n+', section.strip())]
 
 
 def listed(text):
@@ -112,7 +108,7 @@ def of_widgets():
 def framed(number):
     "Titles, what the paper says and captions of a lesson that stands whole in the languages."
     _, sources = lesson(number)
-    says = [text for _, text in paper_of(sources) if not AS_IT_IS.fullmatch(text)]
+    says = [text for text in paper_of(sources) if not AS_IT_IS.fullmatch(text)]
     return [*head_of(sources), *says, *captions_of(sources)]
 
 

@@ -28,7 +28,6 @@ LANDMARKS = {  # what a screen reader calls the parts of a page
     '<nav class="page-navigation"': "Before and after",
 }
 TOC_NAME = re.compile(r'(<a href="#[^"]*" id="toc-[^>]*>)([^<]*)(?=</a>)')
-HEADING = re.compile(r"(?<=<h)[3-6](?=[ >])|(?<=</h)[3-6](?=>)")
 TABLE = re.compile(r"<table\b.*?</table>", re.S)
 ROW = re.compile(r"<tr\b.*?</tr>", re.S)
 HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.S)
@@ -39,7 +38,7 @@ PROSE = 30  # letters in a cell which is read rather than looked up
 
 def add_access(html):
     "A finished page, easier to reach and to read."
-    html = without_gap(add_contents(add_skip_link(html)))
+    html = add_contents(add_skip_link(html))
     html = MENU.sub("", html).replace("navbar-expand-lg", "navbar-expand")
     html = API.sub(ENTRY, html)
     html = TOC_NAME.sub(lambda m: m[1] + re.sub(r"(?<=\w)\.(?=\w)", ".<wbr>", m[2]), html)  # Class.<wbr>method
@@ -65,12 +64,6 @@ def add_contents(html):
     links = re.sub(r' (?:id|class|data-scroll-target)="[^"]*"', "", contents[1])
     folded = f'<details class="contents"><summary>On this page</summary>{links}</details>'
     return TITLE_BLOCK.sub(lambda m: m[0] + folded, html, count=1)
-
-
-def without_gap(html):
-    "Where only symbols are listed, their headings come right after the title: they are of the second level."
-    before, start, main = html.partition("<main")
-    return html if "<h2" in main else before + start + HEADING.sub(lambda m: str(int(m[0]) - 1), main)
 
 
 def fold_sections(m):

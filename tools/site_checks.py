@@ -5,7 +5,7 @@ what the tools put into every page is there: a replacement that finds nothing is
 
 import re
 from functools import partial
-from pathlib import Path
+from os.path import dirname, exists, isdir, join, normpath, relpath
 from urllib.parse import unquote, urlsplit
 
 from lxml.html import document_fromstring
@@ -33,7 +33,7 @@ BESIDE = {  # of every page but the front page
 
 
 class PageFacts:
-    "The ids, the links and the loaded addresses of one page."
+    "The ids, the links, the loaded addresses and the parts of one page."
 
     def __init__(self, html):
         page = document_fromstring(html)
@@ -44,6 +44,7 @@ class PageFacts:
         self.loads += [link.get("href", "") for link in page.iter("link") if link.get("rel") not in NO_REQUEST]
         self.loads += CSS_LOAD.findall("\n".join(every("//@style | //style/text()")))
         self.loads += JS_LOAD.findall("\n".join(every("//script/text()")))
+        self.counts = {part: len(every(where)) for part, where in (PARTS | BESIDE).items()}
 
 
 def is_outside(url):
@@ -61,9 +62,9 @@ def broken(path, url, pages):
     parts = urlsplit(url)
     if parts.scheme or parts.netloc:
         return False
-    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-    target = target / "index.html" if target.is_dir() else target
-    if not target.exists():
+    target = normpath(join(dirname(path), unquote(parts.path))) if parts.path else path
+    target += "/index.html" if isdir(target) else ""
+    if not exists(target):
         return True
     return bool(parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids)
 
@@ -78,26 +79,36 @@ def check_page(path, page, pages):
     yield from (f"broken link {url}" for url in dict.fromkeys(inside) if broken(path, url, pages))
 
 
-def missing(html, is_front):
+def missing(page, is_front):
     "Say which part of a finished page is not there once, and where it should be."
-    page = document_fromstring(html)
     for part, where in (PARTS if is_front else PARTS | BESIDE).items():
-        if (count := len(page.xpath(where))) != 1:
+        if (count := page.counts[part]) != 1:
             yield f"{part}: {count} times {where}, not once"
 
 
-def check_parts(folder: Path):
+def facts_of(path):
+    return PageFacts(path.read_text())
+
+
+def read_pages(folder, each=map):
+    "The facts of each page of a site, by its path; `each` may be the `map` of several processes."
+    paths = sorted(folder.resolve().rglob("*.html"))
+    return dict(zip(map(str, paths), each(facts_of, paths)))
+
+
+def check_parts(folder, pages):
     "Return one line for each part that a page of the site in `folder` lacks."
-    pages = sorted(folder.rglob("*.html"))
-    return [f"{path.relative_to(folder)}: {line}" for path in pages
-            for line in missing(path.read_text(), path == folder / "index.html")]
+    folder = folder.resolve()
+    return [f"{relpath(path, folder)}: {line}" for path, page in pages.items()
+            for line in missing(page, path == f"{folder}/index.html")]
 
 
-def check_site(folder: Path):
+def check_site(folder, pages=None):
     "Return one line for each thing wrong with the site in `folder`."
     folder = folder.resolve()
-    pages = {p: PageFacts(p.read_text()) for p in sorted(folder.rglob("*.html"))}
-    wrong = [f"{p.relative_to(folder)}: {line}" for p, page in pages.items() for line in check_page(p, page, pages)]
+    pages = pages or read_pages(folder)
+    wrong = [f"{relpath(path, folder)}: {line}" for path, page in pages.items()
+             for line in check_page(path, page, pages)]
     for css in sorted(folder.rglob("*.css")):
         wrong += [f"{css.name}: loads {url} from elsewhere" for url in CSS_LOAD.findall(css.read_text())]
     return wrong

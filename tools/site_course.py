@@ -42,29 +42,13 @@ def minutes_in(lib, nbs):
 
 # ---- notebooks, as nbdev has processed them
 
-def mark_course(work, lessons):
-    "Mark the exercises of every lesson, in each of its languages."
-    for path in [*work.glob("*_*.ipynb"), *work.glob("languages/*/*_*.ipynb")]:
-        rewrite_cells(path, mark_lesson, lessons.get(path.name.partition("_")[0], []))
-
-
-def rewrite_cells(path, mark, *args):
-    "Let `mark` change a notebook's cells."
-    nb = json.loads(path.read_text())
-    try:
-        mark(nb["cells"], *args)
-    except SiteError as e:
-        raise SiteError(f"{path.name}: {e}") from None
-    path.write_text(json.dumps(nb, ensure_ascii=False))
-
-
-def mark_lesson(cells, ids):
+def mark_lesson(cells, ids, name=""):
     "A place for a tick at each exercise, and for their count; that one is not begun yet is told in Jupyter alone."
     for cell in cells:
         if NOT_BEGUN.search(json.dumps(cell.get("outputs", ""), ensure_ascii=False)):
             cell["outputs"] = []
     if ids:
-        mark_exercises(cells, ids)
+        mark_exercises(cells, ids, name)
         rewrite_texts(cells, lambda text: HEADING.sub(lambda m: f"{m[0]}\n\n{count_of(ids)}", text))
 
 
@@ -83,7 +67,7 @@ def count_of(ids):
     return f'<p class="exercises" data-exercises="{" ".join(ids)}" hidden></p>'
 
 
-def mark_exercises(cells, ids):
+def mark_exercises(cells, ids, name):
     "A place for a tick before each of these exercises, each of which must be there once."
     found = []
 
@@ -95,7 +79,7 @@ def mark_exercises(cells, ids):
 
     rewrite_texts(cells, lambda text: EXERCISE.sub(mark, text))
     if sorted(found) != sorted(ids):
-        raise SiteError(f"shows the exercises {', '.join(found)}, not {', '.join(ids)}")
+        raise SiteError(f"{name} shows the exercises {', '.join(found)}, not {', '.join(ids)}")
 
 
 # ---- pages

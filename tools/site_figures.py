@@ -16,14 +16,9 @@ SAME = re.compile(r'<span class="(\w+)">[^<]*</span>(?:<span class="\1">[^<]*</s
 QUOTE = re.compile(r"(?<=>)[^<]*&(?:#x27|quot);[^<]*")
 
 
-def lighten(out):
-    "Take the pictures out of all pages of a site, and tags out of their code."
-    folder = out / "figures"
-    folder.mkdir()
-    for path in out.rglob("*.html"):
-        to_root = "../" * (len(path.relative_to(out).parts) - 1)
-        html = pictures_as_files(path.read_text(), folder, to_root)
-        path.write_text(CODE.sub(lambda m: fewer_tags(m[0]), html))
+def lighten(html, folder, to_root):
+    "A page with its pictures as files in a folder, and with fewer tags in its code."
+    return CODE.sub(lambda m: fewer_tags(m[0]), pictures_as_files(html, folder, to_root))
 
 
 # ---- pictures

@@ -5,18 +5,13 @@ import re
 from notebooks import text_of
 from smalldocs.markdown import pandoc_id
 
-TABS = re.compile(r"^(:::+ *\{\.panel-tabset)\}(?=\s+## English$)", re.M)
 ANSWER = re.compile(r"<!--((?:[\s,]*R\d+)+)\s*-->")
 CODE = re.compile(r"(^(`{3,}).*?^\2`*[ \t]*$|`[^`\n]*`)", re.S | re.M)
 FORMULA = re.compile(r'([(\[“‘]*)<span class="math inline">[^<]*</span>([^\w\s<&(\[“‘]*)')
 LANGS = {"English": "en", "日本語": "ja", "中文": "zh-Hans", "한국어": "ko"}
-
-
 FOLD = rf"^<details(?: open)?><summary>(?:In short|{'|'.join(LANGS)})</summary>$.*?^</details>$"
 WHOLE = re.compile(r"\n\n\[[^\]]*\]\(\S*languages/\S*\)$")  # of a lesson: the site has its languages above it
 FOLDS = re.compile(rf"(?:{FOLD}\n*)+", re.M | re.S)
-
-
 TASKS = "course/tasks"  # the folder of what checks the exercises, which is not on the site
 TASK_LINK = re.compile(rf"\[(`[^`]*`)\]\([^)\s]*{TASKS}/\w+\.html[^)]*\)")  # where nbdev errs
 
@@ -33,7 +28,7 @@ def tabs_of(cells, name, renamed):
         found = re.findall(r"<summary>(.*?)</summary>$(.*?)^</details>$", m[0], re.M | re.S)
         found = [("English" if title == "In short" else title, WHOLE.sub("", text.strip())) for title, text in found]
         parts = [f"## {title}\n\n{to_translations(text, LANGS[title], name, renamed)}\n\n" for title, text in found]
-        return f"::: {{.panel-tabset}}\n\n{''.join(parts)}:::\n\n"
+        return f'::: {{.panel-tabset group="language"}}\n\n{"".join(parts)}:::\n\n'  # chosen once, on every page
     for cell in cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = FOLDS.sub(tabs, text_of(cell)).rstrip("\n")
@@ -107,10 +102,7 @@ def rewrite_cell(cell, relink, taken):
 
 def rewrite_text(text, relink):
     "Rewrite what stands in a Markdown cell, or what a code cell shows as Markdown."
-    text = re.sub(r"\A(?:#\|.*\n)+", "", text)  # directives that nbdev leaves in Markdown cells
-    text = TASK_LINK.sub(r"\1", text)
-    text = TABS.sub(r'\1 group="language"}', text)  # a language chosen once is chosen on every page
-    return outside_code(relink, text)
+    return outside_code(relink, TASK_LINK.sub(r"\1", text))
 
 
 # ---- pages

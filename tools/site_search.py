@@ -5,6 +5,7 @@ import json
 import posixpath
 import re
 from collections import Counter
+from functools import partial
 
 from lxml.html import document_fromstring
 from notebooks import GROUND
@@ -96,17 +97,22 @@ class Prose:
 
 # ---- the index
 
-def write_index(out, renamed):
-    "Replace smalldocs' index in the folder of the finished site; its pages are named by their notebooks in `renamed`."
-    hrefs = {posixpath.splitext(page)[0] + ".html": weight_of(notebook) for notebook, page in renamed.items()}
-    pages = {href: Prose((out / href).read_text(), NOT_READ - {"cell-output-display"} if href in LISTS else NOT_READ)
-             for href in hrefs}
-    titles = other_titles(out / "index.html")
+def prose_of(href, out):
+    return Prose((out / href).read_text(), NOT_READ - {"cell-output-display"} if href in LISTS else NOT_READ)
+
+
+def write_index(out, renamed, titles, each=map):
+    """Replace smalldocs' index in the folder of the finished site. `renamed` names its pages by their notebooks, and
+    `titles` what lessons are called in other languages; `each` may be the `map` of several processes."""
+    notebooks = {page.replace(".ipynb", ".html"): notebook for notebook, page in renamed.items()}
+    pages = dict(zip(notebooks, each(partial(prose_of, out=out), notebooks)))
+    weights = {href: weight_of(notebook) for href, notebook in notebooks.items()}
     for name, chosen in by_language(pages).items():
         common = [common_words(chosen.values(), most) for most in (COMMON, EVERYWHERE)]
         index = [
-            {"href": href, "weight": hrefs[href], "titles": [tidy(pages[href].title), *titles.get(href, [])],
-             "sections": condensed(sections, *common, MORE if hrefs[href] == LESSON else FEW, href in LISTS)}
+            {"href": href, "weight": weights[href],
+             "titles": [tidy(pages[href].title), *titles.get(notebooks[href], {}).values()],
+             "sections": condensed(sections, *common, MORE if weights[href] == LESSON else FEW, href in LISTS)}
             for href, sections in chosen.items()
         ]
         text = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
@@ -136,13 +142,6 @@ def weight_of(notebook):
     if not name[0].isdigit():
         return REFERENCE
     return ASIDE if folder and not folder.startswith("languages/") else LESSON
-
-
-def other_titles(index):
-    "Titles of lessons in other languages, from the tables of the front page: `{'attention.html': ['注意力', ...]}`."
-    rows = document_fromstring(index.read_text()).xpath("//tr[td[2]/a]")
-    return {row.find("td[2]/a").get("href"): [tidy(cell.text_content()) for cell in row.xpath("td[@lang != 'en']")]
-            for row in rows}
 
 
 def common_words(pages, most):
