@@ -188,7 +188,7 @@ def test_rows_of_claims_get_addresses():
     facts = PageFacts(marked)
     assert facts.ids == ["the-claims", "claim-a", "claim-b"] and facts.links == ["#claim-a", "#claim-b"]
     assert re.findall(r'<tr id="claim-(\w)" data-status="([^"]*)"', marked) == [("a", "shown"), ("b", "not seen")]
-    assert '<option value="not seen">not seen (1)</option>' in marked and '<p class="claims-choice" hidden>' in marked
+    assert '<option value="not seen">not seen (1)</option>' in marked and '<p class="list-choice" hidden>' in marked
     with pytest.raises(SiteError, match="2 rows for 3 claims"):
         front.mark_claims(CLAIMS_PAGE, [*TWO_CLAIMS, TWO_CLAIMS[0]])
 
@@ -211,9 +211,9 @@ def test_code_of_the_claims_is_folded():
 
 
 CHOOSE = """
-const [select] = document.querySelectorAll(".claims-choice select"), seen = []
+const [select] = document.querySelectorAll(".list-choice select"), seen = []
 const shown = () => seen.push([...document.querySelectorAll("tr[data-status]:not([hidden])")].map((row) => row.id))
-const choose = (status) => { select.value = status; select.dispatchEvent(new Event("change")); shown() }
+const choose = (status) => { select.value = status; select.dispatchEvent(new Event("input")); shown() }
 choose("not seen")
 const parts = [...document.querySelectorAll("h3, .sd-table")].map((part) => part.hidden)
 choose("")
@@ -226,12 +226,53 @@ return [parts, select.closest("p").hidden, ...seen]"""
 
 def test_claims_of_one_status_are_shown(browser, tmp_path):
     (tmp_path / "site_libs").mkdir()
-    (tmp_path / "site_libs/claims.js").write_text((ROOT / "tools/site_libs/claims.js").read_text())
+    (tmp_path / "site_libs/lists.js").write_text((ROOT / "tools/site_libs/lists.js").read_text())
     (tmp_path / "page.html").write_text(front.mark_claims(CLAIMS_PAGE, TWO_CLAIMS))
     browser.open((tmp_path / "page.html").as_uri())
     both = ["claim-a", "claim-b"]
     hidden = [False, False, True, True, False, False]
     assert browser.play(CHOOSE) == [hidden, False, ["claim-b"], both, ["claim-b"], both]
+
+
+LETTER = """<h2 id="{0}" class="anchored" data-anchor-id="{0}">{1}</h2>
+<div class="sd-table">
+<table><thead><tr><th>name</th></tr></thead><tbody>{2}</tbody></table>
+</div>
+"""
+NAMES = '<tr><td><a href="#"><code>{0}</code></a></td><td>what {0} is</td></tr>'.format
+NAMES_PAGE = '<head></head><body class="nav"><details class="contents"></details>' + "".join([
+    LETTER.format("a", "A", NAMES("attention")), LETTER.format("b", "B", NAMES("beam_search") + NAMES("BeamSearch"))])
+
+
+def test_each_letter_of_the_names_is_a_fold():
+    html = front.fold_letters(NAMES_PAGE)
+    folds = re.findall(r'<details class="front-fold"><summary><h2 class="no-anchor .*?>(\w)</h2> <span>(\d+)</span></summary>'
+                       r'<div class="sd-table" id="(\w)">.*?</div></details>', html, re.S)
+    assert folds == [("A", "1", "a"), ("B", "2", "b")] and html.count("<h2") == 2
+    assert '<body class="names nav"><details class="contents" open>' in html
+
+
+SHORTEN = """
+const [field] = document.querySelectorAll(".list-choice input")
+const folds = [...document.querySelectorAll(".front-fold")]
+const state = () => [folds.map((fold) => !fold.hidden && fold.open), document.querySelectorAll("tbody tr:not([hidden])").length]
+const type = (text) => { field.value = text; field.dispatchEvent(new Event("input")); return state() }
+const seen = [state(), type("Search "), type("none"), type("")]
+type("attention")
+location.hash = "b"
+await new Promise((done) => addEventListener("hashchange", done))
+return [...seen, state()]"""
+
+
+def test_names_with_some_letters_are_shown_and_links_open_a_fold(browser, tmp_path):
+    (tmp_path / "site_libs").mkdir()
+    (tmp_path / "site_libs/lists.js").write_text((ROOT / "tools/site_libs/lists.js").read_text())
+    (tmp_path / "page.html").write_text(front.fold_letters(NAMES_PAGE))
+    browser.open((tmp_path / "page.html").as_uri())
+    closed, opened = [[False, False], 3], [[False, True], 3]
+    assert browser.play(SHORTEN) == [closed, [[False, True], 2], [[False, False], 0], closed, opened]
+    browser.open((tmp_path / "page.html").as_uri() + "#b")
+    assert browser.until("document.querySelector('#b').parentElement.open")
 
 
 # ---- the README's pictures
@@ -323,6 +364,15 @@ def test_words_of_scripts_and_attributes_count(tmp_path):
     (tmp_path / "a.html").write_text('<p class="one two" id="three">four</p><script>x = "five"</script>')
     used = slim.used_words(tmp_path)
     assert {"made-by-script", "one", "two", "three", "five"} <= used and "four" not in used
+
+
+def test_scripts_travel_without_their_comments(tmp_path):
+    (tmp_path / "site_libs/live").mkdir(parents=True)
+    for name in "a.js", "live/b.js":
+        (tmp_path / "site_libs" / name).write_text("// Says\nconst a = '// kept' // kept\n  // more\n\nuse(a)\n")
+    slim.slim_scripts(tmp_path)
+    for name in "a.js", "live/b.js":
+        assert (tmp_path / "site_libs" / name).read_text() == "const a = '// kept' // kept\n\nuse(a)\n"
 
 
 LINKED = """<link rel="stylesheet" href="a.css" class="quarto-color-scheme" id="light" media="screen">

@@ -35,10 +35,11 @@ from site_rewrites import (
     rewrite_cell, rewrite_links, source_of, tabs_of)
 from site_math import set_formulas
 from site_search import add_search, write_index
-from site_slim import bring_styles, slim_page, slim_styles
+from site_slim import bring_styles, slim_page, slim_scripts, slim_styles
 from site_words import add_scripts, in_their_words, speak_sidebar, titles_in, write_words
 
 SITE_LIBS = Path(__file__).parent / "site_libs"
+FRONT = "front", "live"  # the style sheets of first screens and of lists, which no lesson needs
 
 
 # ---- 1. notebooks
@@ -138,10 +139,11 @@ def finish_page(path, out, cfg, renamed, lessons):
 
 
 def add_styles(out):
-    "Each part of the site has its own style sheet in `site_libs/css`; readers load one."
-    parts = sorted((SITE_LIBS / "css").glob("*.css"))
-    with open(out / "styles.css", "a") as styles:
-        styles.writelines(part.read_text() for part in parts)
+    "Each part of the site has its own style sheet in `site_libs/css`; readers load one, and on few pages a second."
+    for part in sorted((SITE_LIBS / "css").glob("*.css")):
+        sheet = "site_libs/front.css" if part.stem in FRONT else "styles.css"
+        with open(out / sheet, "a") as styles:
+            styles.write(part.read_text())
 
 
 def write_beside(cfg, folder):
@@ -171,6 +173,7 @@ def render(cfg, work, renamed, lessons, pool):
     write_index(out, renamed, titles_in(cfg.nbs_path), pool.map)
     cards.result()  # it has read all pages; they change from here on
     add_front(cfg, out)
+    slim_scripts(out)
     slim_styles(out)
     bring_styles(out / "index.html")
     shutil.rmtree(cfg.doc_path, ignore_errors=True)

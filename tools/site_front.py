@@ -23,7 +23,9 @@ SECTION = re.compile(  # of the second level, up to the next one or the end of t
     r'<section([^>]*) class="level2">\s*(<h2.*?</h2>)(.*?)</section>'
     r'(?=\s*<(?:section[^>]* class="level2"|nav|/main))', re.S)
 TITLE_END = re.compile(r'<header id="title-block-header".*?</header>(?:<details class="contents">.*?</details>)?', re.S)
-CLAIMS_SCRIPT = '<script src="site_libs/claims.js" defer></script>'
+LETTER = re.compile(r'(<h2) id="(\w)" (class=")([^>]*>\w</h2>)\s*<div class="sd-table">(.*?</div>)', re.S)
+STYLES = '<link rel="stylesheet" href="{}site_libs/front.css">'
+LIST = f'{STYLES.format("")}<script src="site_libs/lists.js" defer></script></head>'
 LISTED = re.compile(r'(?<=">)(\d\d\w?) [^<]*</a>(?=</td>)')
 ROW = re.compile(r"<tr>(\s*<td[^>]*>)(\d+)(?=</td>)")
 ROW_HEIGHT, LINES_WIDTH = 28, 120  # as in site_libs/live/live.js, which takes over
@@ -50,14 +52,16 @@ ANSWERS = {  # what the first screen says of the claims, by their status
 
 
 def add_front(cfg, out):
-    "Give the front page in `out` its first screen, if the project has claims to show; its parts lead to their rows."
+    """Give the front page in `out` its first screen, if the project has claims to show; its parts lead to their rows.
+    And fold the list of all names."""
     file = cfg.nbs_path / "claims.json"
     if not file.exists():
         return
     parts = json.loads(file.read_text())["claims"]
-    index, claims, sentences = (out / name for name in ("index.html", "claims.html", "site_libs/live/sentences.json"))
+    index, claims, names = (out / f"{name}.html" for name in ("index", "claims", "names"))
     claims.write_text(mark_claims(claims.read_text(), [claim for part in parts.values() for claim in part]))
-    first = json.loads(sentences.read_text())["first"]
+    names.write_text(fold_letters(names.read_text()))
+    first = json.loads((out / "site_libs/live/sentences.json").read_text())["first"]
     index.write_text(first_screen(index.read_text(), parts, figure(first), minutes_of(cfg), cfg))
     for page in (out / "languages").glob("*.html"):
         page.write_text(with_figure(page, first, out))
@@ -87,7 +91,7 @@ def first_screen(html, parts, live, minutes, cfg):
         raise SiteError("index.html: no title block before the first section")
     html = SECTION.sub(folded, html)
     html = SIDES.sub(' class="quarto-container">', BAR.sub("", html))  # the page itself says where everything is
-    return html.replace('<body class="', '<body class="front ', 1)
+    return html.replace('<body class="', '<body class="front ', 1).replace("</head>", f"{STYLES.format('')}</head>", 1)
 
 
 def folded(m):
@@ -184,10 +188,10 @@ def with_figure(page, told, out):
     html, found = TITLE_END.subn(lambda m: m[0] + live, page.read_text(), count=1)
     if not found:
         raise SiteError(f"{page.name}: no title block")
-    return html
+    return html.replace("</head>", f"{STYLES.format('../')}</head>", 1)
 
 
-# ---- the claims
+# ---- lists: the claims, and all names
 
 def claim_cells(parts):
     "A small link for each claim; those of a part of the paper stand together."
@@ -239,11 +243,28 @@ def mark_claims(html, claims):
         place = f"claim-{claim['id']}"  # which stays when there are more claims
         return f'<tr id="{place}" data-status="{claim["verdict"]}">{m[1]}<a href="#{place}">{m[2]}</a>'
     tables = ROW.sub(mark, tables).replace("</h2>", f"</h2>{choice([claim['verdict'] for claim in claims])}", 1)
-    return f"{before}{start}{tables}".replace("</head>", f"{CLAIMS_SCRIPT}</head>", 1)
+    return f"{before}{start}{tables}".replace("</head>", LIST, 1)
 
 
 def choice(found):
-    "Which claims are shown: by site_libs/claims.js, without which it stays hidden."
+    "Which claims are shown."
     options = {"": f"all {len(found)} claims"} | {s: f"{STATUS[s]} ({found.count(s)})" for s in STATUS if s in found}
     inside = "".join(f'<option value="{status}">{text}</option>' for status, text in options.items())
-    return f'<p class="claims-choice" hidden><label>Show <select class="form-select">{inside}</select></label></p>'
+    return chosen_by(f'Show <select class="form-select">{inside}</select>')
+
+
+def chosen_by(field):
+    "What chooses the rows of a list: for site_libs/lists.js, without which it stays hidden."
+    return f'<p class="list-choice" hidden><label>{field}</label></p>'
+
+
+def fold_letters(html):
+    "The page of all names: a row of letters, a field for a part of a name, and a fold for each letter."
+    def fold(m):
+        heading = f'{m[1]} {m[3]}no-anchor {m[4]} <span>{m[5].count("<tr") - 1}</span>'
+        return f'<details class="front-fold"><summary>{heading}</summary><div class="sd-table" id="{m[2]}">{m[5]}</details>'
+    html = LETTER.sub(fold, html)
+    field = chosen_by('Names with <input type="search" class="form-control" autocomplete="off" spellcheck="false">')
+    html = html.replace('<details class="front-fold">', field + '<details class="front-fold">', 1)
+    html = html.replace('<details class="contents">', '<details class="contents" open>', 1).replace("</head>", LIST, 1)
+    return html.replace('<body class="', '<body class="names ', 1)

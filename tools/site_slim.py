@@ -1,5 +1,5 @@
-"""What no page uses does not travel: rules of the theme that match nothing, icons that nobody sees, and Bootstrap's
-script, of which `site_libs/toggles.js` does what the pages need. The front page brings its rules along."""
+"""What no page uses does not travel: rules of the theme that match nothing, icons that nobody sees, comments, and
+Bootstrap's script, of which `site_libs/toggles.js` does what the pages need. The front page brings its rules along."""
 import base64
 import logging
 import re
@@ -16,6 +16,7 @@ ATTRIBUTE = re.compile(r"\b(?:class|id)=[\"']([^\"']*)")
 STYLE = re.compile(r"<style>.*?</style>", re.S)
 SCRIPT = re.compile(r"<script\b.*?</script>", re.S)
 WORD = re.compile(r"[\w-]+")
+COMMENT = re.compile(r"^ *//.*\n", re.M)
 BUNDLE = re.compile(r'<script src="([^"]*)site_libs/bootstrap/bootstrap\.bundle\.min\.js"></script>')
 FONT = re.compile(r"src:url\(fonts/bootstrap-icons\.[^}]*")
 ICON = re.compile(r"\\(f[0-9a-f]{3})\b|([\uf101-\uf8ff])")
@@ -37,13 +38,19 @@ def slim_page(html):
     return head + "".join(dict.fromkeys(STYLE.findall(body))) + end + STYLE.sub("", body)
 
 
+def slim_scripts(out):
+    "Our scripts and smalldocs' own without their comments, which stand in lines of their own."
+    for script in [*out.glob("site_libs/*.js"), *out.glob("site_libs/live/*.js")]:
+        script.write_text(COMMENT.sub("", script.read_text()))
+
+
 # ---- style sheets
 
 def slim_styles(out):
-    "Keep of the themes, of smalldocs' own style sheet and of the icons what the finished pages in `out` can use."
+    "Keep of all style sheets what the finished pages in `out` can use."
     used = used_words(out)
     icons = out / "site_libs/bootstrap-icons/bootstrap-icons.min.css"
-    for path in [*out.glob("site_libs/themes/*.css"), out / "site_libs/smalldocs.css", icons]:
+    for path in [out / "styles.css", *out.glob("site_libs/*.css"), *out.glob("site_libs/themes/*.css"), icons]:
         path.write_text(kept(path.read_text(), used).replace(*DARK))
     found = [icon for path in out.rglob("*.css") for icon in ICON.findall(path.read_text())]
     codes = {int(code, 16) if code else ord(sign) for code, sign in found}
