@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from notebooks import made, read, text_of, written
-from site_words import SITE_LIBS, said_in
+from site_words import SITE_LIBS, said_in, titles_in
 
 from transformer_nb.course.exercises import (
     choices, exercise_translations, exercises, find, fold, is_first, solution_text, translations)
@@ -274,7 +274,8 @@ class Speaker:
             if isinstance(said, str) and ': ' not in said: return m[1] + said
             return m[1] + json.dumps(said, ensure_ascii=False)  # YAML would take what stands before `: ` for a key
         text = CAPTION.sub(caption, text_of(cell))
-        text = re.sub(r'^#\| (?:export.*|default_exp.*)\n', '', text, flags=re.M)
+        text = re.sub(r'^#\| default_exp.*', '#| hide', text, flags=re.M)  # the site leaves it out of English lessons, too
+        text = re.sub(r'^#\| export.*\n', '', text, flags=re.M)
         outputs = [] if re.search(r"^check\('", text, re.M) else [self.output(out) for out in cell['outputs']]
         return cell | {'source': text.splitlines(True), 'outputs': outputs}
 
@@ -342,7 +343,8 @@ def page(language):
         number, (title, subtitle) = path.name.partition('_')[0], head_of({'markdown': cells})
         summary = summary_in(language, '\n'.join(cells))
         summary = LINK.sub(lambda m: f'](../{m[1] or path.name}{m[2]})', summary)
-        if number not in LESSONS: texts.append(f'### [{number} {title}](../{path.name})\n\n{summary}')
+        here = titles_in(NBS).get(path.name, {}).get(language, title)  # as the sidebar has it
+        if number not in LESSONS: texts.append(f'### [{number} {here}](../{path.name})\n\n{summary}')
         else: texts.append(f'## [{number} {say(title)}]({language}/{path.name})\n\n{say(subtitle)}\n\n{summary}')
     texts.insert(2 + len(LESSONS), f'## {say(THE_OTHERS)}')
     return written(made([text_cell(text, f'{i:08x}') for i, text in enumerate(texts)]))

@@ -88,7 +88,9 @@ def name_landmarks(html):
 # ---- tables
 
 def readable(table):
-    "On a phone a table with prose becomes a list, whose entries name their columns. A head without a word is no head."
+    """On a phone a table with prose becomes a list, whose entries name their columns. A head without a word is no head,
+    and a number stays beside its spread."""
+    table = table.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
     heads = [plain(head) for head in HEAD.findall(table.partition("</thead>")[0])]
     table = EMPTY_HEAD.sub("<td></td>", table)
     cells = [plain(cell) for _, cell in CELL.findall(table)]
