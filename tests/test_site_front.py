@@ -246,8 +246,8 @@ NAMES_PAGE = '<head></head><body class="nav"><details class="contents"></details
 
 def test_each_letter_of_the_names_is_a_fold():
     html = front.fold_letters(NAMES_PAGE)
-    folds = re.findall(r'<details class="front-fold"><summary><h2 class="no-anchor .*?>(\w)</h2> <span>(\d+)</span></summary>'
-                       r'<div class="sd-table" id="(\w)">.*?</div></details>', html, re.S)
+    folds = re.findall(r'<details class="front-fold"><summary><h2 class="no-anchor .*?>(\w)</h2> <span>(\d+)</span>'
+                       r'</summary><div class="sd-table" id="(\w)">.*?</div></details>', html, re.S)
     assert folds == [("A", "1", "a"), ("B", "2", "b")] and html.count("<h2") == 2
     assert '<body class="names nav"><details class="contents" open>' in html
 
@@ -255,7 +255,8 @@ def test_each_letter_of_the_names_is_a_fold():
 SHORTEN = """
 const [field] = document.querySelectorAll(".list-choice input")
 const folds = [...document.querySelectorAll(".front-fold")]
-const state = () => [folds.map((fold) => !fold.hidden && fold.open), document.querySelectorAll("tbody tr:not([hidden])").length]
+const shown = () => document.querySelectorAll("tbody tr:not([hidden])").length
+const state = () => [folds.map((fold) => !fold.hidden && fold.open), shown()]
 const type = (text) => { field.value = text; field.dispatchEvent(new Event("input")); return state() }
 const seen = [state(), type("Search "), type("none"), type("")]
 type("attention")

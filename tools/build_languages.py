@@ -274,7 +274,7 @@ class Speaker:
             if isinstance(said, str) and ': ' not in said: return m[1] + said
             return m[1] + json.dumps(said, ensure_ascii=False)  # YAML would take what stands before `: ` for a key
         text = CAPTION.sub(caption, text_of(cell))
-        text = re.sub(r'^#\| default_exp.*', '#| hide', text, flags=re.M)  # the site leaves it out of English lessons, too
+        text = re.sub(r'^#\| default_exp.*', '#| hide', text, flags=re.M)  # as on the pages of English lessons
         text = re.sub(r'^#\| export.*\n', '', text, flags=re.M)
         outputs = [] if re.search(r"^check\('", text, re.M) else [self.output(out) for out in cell['outputs']]
         return cell | {'source': text.splitlines(True), 'outputs': outputs}

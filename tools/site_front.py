@@ -23,6 +23,7 @@ SECTION = re.compile(  # of the second level, up to the next one or the end of t
     r'<section([^>]*) class="level2">\s*(<h2.*?</h2>)(.*?)</section>'
     r'(?=\s*<(?:section[^>]* class="level2"|nav|/main))', re.S)
 TITLE_END = re.compile(r'<header id="title-block-header".*?</header>(?:<details class="contents">.*?</details>)?', re.S)
+FOLD = '<details class="front-fold">'
 LETTER = re.compile(r'(<h2) id="(\w)" (class=")([^>]*>\w</h2>)\s*<div class="sd-table">(.*?</div>)', re.S)
 STYLES = '<link rel="stylesheet" href="{}site_libs/front.css">'
 LIST = f'{STYLES.format("")}<script src="site_libs/lists.js" defer></script></head>'
@@ -97,7 +98,7 @@ def first_screen(html, parts, live, minutes, cfg):
 def folded(m):
     "A section below the first screen, under its heading; a link to it opens it. The list of lessons stands open."
     heading = m[2].replace('class="', 'class="no-anchor ', 1)  # in a summary no link can be reached
-    fold = '<details class="front-fold" open>' if 'id="lessons"' in m[1] else '<details class="front-fold">'
+    fold = FOLD.replace(">", " open>") if 'id="lessons"' in m[1] else FOLD
     return f"{fold}<summary>{heading}</summary><section{m[1]}>{m[3]}</section></details>"
 
 
@@ -261,10 +262,10 @@ def chosen_by(field):
 def fold_letters(html):
     "The page of all names: a row of letters, a field for a part of a name, and a fold for each letter."
     def fold(m):
-        heading = f'{m[1]} {m[3]}no-anchor {m[4]} <span>{m[5].count("<tr") - 1}</span>'
-        return f'<details class="front-fold"><summary>{heading}</summary><div class="sd-table" id="{m[2]}">{m[5]}</details>'
+        summary = f'{m[1]} {m[3]}no-anchor {m[4]} <span>{m[5].count("<tr") - 1}</span></summary>'
+        return f'{FOLD}<summary>{summary}<div class="sd-table" id="{m[2]}">{m[5]}</details>'
     html = LETTER.sub(fold, html)
     field = chosen_by('Names with <input type="search" class="form-control" autocomplete="off" spellcheck="false">')
-    html = html.replace('<details class="front-fold">', field + '<details class="front-fold">', 1)
+    html = html.replace(FOLD, field + FOLD, 1)
     html = html.replace('<details class="contents">', '<details class="contents" open>', 1).replace("</head>", LIST, 1)
     return html.replace('<body class="', '<body class="names ', 1)

@@ -5,7 +5,7 @@
   const place = document.querySelector(".list-choice")
   const choice = place.querySelector("select, input")
   const isFold = choice.tagName === "INPUT"
-  const rows = [...document.querySelectorAll(isFold ? ".front-fold tbody tr" : "tr[data-status]")]
+  const rows = [...document.querySelectorAll(isFold ? "tr:has(> td)" : "tr[data-status]")]
   const tables = new Set(rows.map((row) => row.closest(".sd-table")))
 
   function isChosen(row) {
@@ -16,7 +16,7 @@
   function show() {
     for (const row of rows) row.hidden = !isChosen(row)
     for (const table of tables) {
-      const isEmpty = !table.querySelector("tbody tr:not([hidden])")
+      const isEmpty = !rows.some((row) => !row.hidden && table.contains(row))
       const fold = table.parentElement
       if (isFold) Object.assign(fold, { hidden: isEmpty, open: Boolean(choice.value) })
       else table.hidden = table.previousElementSibling.hidden = isEmpty
