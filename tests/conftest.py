@@ -13,7 +13,8 @@ from importlib.metadata import version
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from pkgutil import resolve_name
-from tempfile import TemporaryDirectory, TemporaryFile
+from shutil import rmtree
+from tempfile import TemporaryDirectory, TemporaryFile, mkdtemp
 from unittest.mock import patch
 
 import pytest
@@ -24,7 +25,10 @@ os.environ['OMP_NUM_THREADS'] = '1'  # torch is not imported yet; the commands t
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT/'tools'))
+from drawn import FOLDER, drawn_once  # noqa: E402
 from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: E402, F401
+
+from transformer_nb.english_german import grammar  # noqa: E402
 
 # The same examples every time; once a week others: pytest --hypothesis-profile random
 settings.register_profile('fixed', derandomize=True, database=None, deadline=None)
@@ -43,6 +47,10 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     line = 'long(seconds): begun first; those of a module with the same number stay together'
     config.addinivalue_line('markers', line)
+    if FOLDER not in os.environ:  # in no worker of xdist
+        os.environ[FOLDER] = mkdtemp()
+        config.add_cleanup(lambda: rmtree(os.environ.pop(FOLDER)))
+    grammar.builtin_corpus = drawn_once(grammar.builtin_corpus)
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has ordered them itself
