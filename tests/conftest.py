@@ -185,8 +185,9 @@ PROCESSES = get_context('forkserver' if FORKS else 'spawn')
 if FORKS: PROCESSES.set_forkserver_preload(['tests.preloaded'])
 
 
-def two_processes(*command):
-    "Start a script, or a command of the package, twice as torchrun does it: the exit codes and what both wrote."
+def two_processes(*command, meanwhile=lambda running: None):
+    """Start a script, or a command of the package, twice as torchrun does it: the exit codes and what both wrote.
+    `meanwhile` gets both processes, to do something to them."""
     from torch.distributed import TCPStore
     # As torchrun's agent, this process keeps the store: a free port given to them may be another's when they open it
     store = TCPStore('localhost', 0, is_master=True, wait_for_workers=False)
@@ -194,6 +195,7 @@ def two_processes(*command):
         logs = [Path(folder)/f'process-{rank}' for rank in (0, 1)]
         environs = [of_two(rank, store.port) | {'TORCHELASTIC_USE_AGENT_STORE': 'True'} for rank in (0, 1)]
         running = [begin(command, *of_one) for of_one in zip(logs, environs, strict=True)]
+        meanwhile(running)
         for process in running: process.join()
         return [process.exitcode for process in running], '\n'.join(log.read_text() for log in logs)
 

@@ -2,8 +2,6 @@
 machine's speed, a second in every process that trains, and drawing the built-in corpus, up to four seconds in every
 notebook that reads it."""
 import gc
-from functools import wraps
-from io import BytesIO
 
 import matplotlib.pyplot  # noqa: F401
 import torch
@@ -16,7 +14,7 @@ from transformer_nb.course.exercises import find
 from transformer_nb.english_german import grammar
 from transformer_nb.train.costs import matmul_rate
 
-from .drawn import drawn_once
+from .drawn import drawn_once, unseen
 
 try:
     import IPython.core.application
@@ -25,17 +23,6 @@ try:
     import matplotlib_inline.backend_inline  # noqa: F401
     import nbdev.test  # noqa: F401
 except ImportError: pass  # not installed where the oldest versions are tried
-
-
-def unseen(print_figure):
-    "Figures of notebooks are laid out, text and all, and nobody looks at them: what is shown has no pixels."
-    @wraps(print_figure)
-    def laid_out(canvas, file, *args, **settings):
-        if settings.get('format') != 'png' or not isinstance(file, BytesIO):
-            return print_figure(canvas, file, *args, **settings)
-        canvas.figure.draw_without_rendering()
-        file.write(b'a picture')
-    return laid_out
 
 
 gc.disable()  # until all is here
