@@ -1,4 +1,5 @@
 "Shared by all tests: one thread a process, --slow, the order, the package's commands, a small trained model."
+import gc
 import os
 import runpy
 import subprocess
@@ -51,6 +52,7 @@ def pytest_configure(config):
         os.environ[FOLDER] = mkdtemp()
         config.add_cleanup(lambda: rmtree(os.environ.pop(FOLDER)))
     grammar.builtin_corpus = drawn_once(grammar.builtin_corpus)
+    gc.disable()  # until all is imported
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has ordered them itself
@@ -59,6 +61,8 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if 'slow' in item.keywords: item.add_marker(pytest.mark.skip(reason='slow: run with --slow'))
     items[:] = longest_first(items, int(os.environ.get('PYTEST_XDIST_WORKER_COUNT', 1)))
+    gc.freeze()  # what is here now stays: nobody looks through it again
+    gc.enable()
 
 
 def longest_first(items, workers):
