@@ -382,7 +382,8 @@ class Write(Exercise):
         k = next((k for k, got in enumerate(found) if not allclose(got, right[k])), None)
         if k is None: return cls.result(None, localized('right'))
         for n, (name, wrong) in enumerate(chain(cls.mistakes(), cls.pairs()), 1):
-            if all(map(same_outcome, found, given(n, wrong))): return cls.known_mistake(name)  # to the first that differs
+            if all(map(same_outcome, found, given(n, wrong))):  # to the first that differs
+                return cls.known_mistake(name)
         if found[k] is None and not _is_empty(mine):
             return cls.result('no-return', localized("nothing came back: `return` the answer (`print` only shows it)"))
         mistake, *said = difference(found[k], right[k], questions[k], cls.part_names)
