@@ -1,4 +1,5 @@
 "Shared by all tests: one thread a process, --slow, the order, the package's commands, a small trained model."
+import gc
 import os
 import runpy
 import subprocess
@@ -13,7 +14,8 @@ from importlib.metadata import version
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from pkgutil import resolve_name
-from tempfile import TemporaryDirectory, TemporaryFile
+from shutil import rmtree
+from tempfile import TemporaryDirectory, TemporaryFile, mkdtemp
 from unittest.mock import patch
 
 import pytest
@@ -24,7 +26,10 @@ os.environ['OMP_NUM_THREADS'] = '1'  # torch is not imported yet; the commands t
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT/'tools'))
+from drawn import FOLDER, drawn_once  # noqa: E402
 from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: E402, F401
+
+from transformer_nb.english_german import grammar  # noqa: E402
 
 # The same examples every time; once a week others: pytest --hypothesis-profile random
 settings.register_profile('fixed', derandomize=True, database=None, deadline=None)
@@ -43,6 +48,11 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     line = 'long(seconds): begun first; those of a module with the same number stay together'
     config.addinivalue_line('markers', line)
+    if FOLDER not in os.environ:  # in no worker of xdist
+        os.environ[FOLDER] = mkdtemp()
+        config.add_cleanup(lambda: rmtree(os.environ.pop(FOLDER)))
+    grammar.builtin_corpus = drawn_once(grammar.builtin_corpus)
+    gc.disable()  # until all is imported
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has ordered them itself
@@ -51,6 +61,8 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if 'slow' in item.keywords: item.add_marker(pytest.mark.skip(reason='slow: run with --slow'))
     items[:] = longest_first(items, int(os.environ.get('PYTEST_XDIST_WORKER_COUNT', 1)))
+    gc.freeze()  # what is here now stays: nobody looks through it again
+    gc.enable()
 
 
 def longest_first(items, workers):
@@ -177,8 +189,9 @@ PROCESSES = get_context('forkserver' if FORKS else 'spawn')
 if FORKS: PROCESSES.set_forkserver_preload(['tests.preloaded'])
 
 
-def two_processes(*command):
-    "Start a script, or a command of the package, twice as torchrun does it: the exit codes and what both wrote."
+def two_processes(*command, meanwhile=lambda running: None):
+    """Start a script, or a command of the package, twice as torchrun does it: the exit codes and what both wrote.
+    `meanwhile` gets both processes, to do something to them."""
     from torch.distributed import TCPStore
     # As torchrun's agent, this process keeps the store: a free port given to them may be another's when they open it
     store = TCPStore('localhost', 0, is_master=True, wait_for_workers=False)
@@ -186,6 +199,7 @@ def two_processes(*command):
         logs = [Path(folder)/f'process-{rank}' for rank in (0, 1)]
         environs = [of_two(rank, store.port) | {'TORCHELASTIC_USE_AGENT_STORE': 'True'} for rank in (0, 1)]
         running = [begin(command, *of_one) for of_one in zip(logs, environs, strict=True)]
+        meanwhile(running)
         for process in running: process.join()
         return [process.exitcode for process in running], '\n'.join(log.read_text() for log in logs)
 

@@ -2,7 +2,6 @@
 machine's speed, a second in every process that trains, and drawing the built-in corpus, up to four seconds in every
 notebook that reads it."""
 import gc
-from functools import cache, wraps
 
 import matplotlib.pyplot  # noqa: F401
 import torch
@@ -15,6 +14,8 @@ from transformer_nb.course.exercises import find
 from transformer_nb.english_german import grammar
 from transformer_nb.train.costs import matmul_rate
 
+from .drawn import drawn_once, unseen
+
 try:
     import IPython.core.application
     import IPython.core.magics.execution
@@ -24,24 +25,9 @@ try:
 except ImportError: pass  # not installed where the oldest versions are tried
 
 
-def drawn_once(draw):
-    "`builtin_corpus`, which remembers what it drew; each caller gets lists of its own."
-    remembered = cache(draw)
-
-    @wraps(draw)
-    def builtin_corpus(n_train=40_000, n_val=500, n_test=500, n_unseen=500, seed=0):
-        return {name: list(part) for name, part in remembered(n_train, n_val, n_test, n_unseen, seed).items()}
-    return builtin_corpus
-
-
-def small(print_figure):
-    "Figures of notebooks are drawn, and nobody looks at them."
-    return wraps(print_figure)(lambda *args, **settings: print_figure(*args, **settings | {'dpi': 25}))
-
-
 gc.disable()  # until all is here
 backend_registry.list_all()  # asks all distributions for backends, which every notebook would
-FigureCanvasBase.print_figure = small(FigureCanvasBase.print_figure)
+FigureCanvasBase.print_figure = unseen(FigureCanvasBase.print_figure)
 grammar.builtin_corpus = drawn_once(grammar.builtin_corpus)
 for size in (2000, 20_000, 40_000): grammar.builtin_corpus(size)
 find('01.1')  # imports all exercises

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from transformer_nb.english_german.grammar import builtin_corpus
-from transformer_nb.experiments.alignment import aer, aer_draws, diagonal, ibm1, number_words, shares, word_table
+from transformer_nb.experiments.alignment import (
+    aer, aer_draws, diagonal, head_aer, ibm1, number_words, shares, word_table)
 
 
 @pytest.fixture(scope='module')
@@ -63,3 +64,11 @@ def test_draws_of_the_bootstrap():
     assert torch.equal(draws, aer_draws(guess, gold, draws=500))
     assert draws.min() < aer(guess, gold) < draws.max() and draws.mean() == pytest.approx(aer(guess, gold), abs=.01)
     assert not aer_draws(gold, gold).any()
+
+
+def test_each_head_has_its_own_error_rate_in_its_place():
+    "Two layers with a head each: the first finds the word in the row that predicts, the second in the row fed with it."
+    cross = torch.tensor([[[[.1, .8, .1], [.8, .1, .1]]], [[[.8, .1, .1], [.1, .8, .1]]]])
+    maps = dict(source=['▁a', '▁b', '</s>'], target=['▁c', '</s>'], cross=cross)
+    assert head_aer([maps], [{(1, 0)}]).tolist() == [[0.], [1.]]
+    assert head_aer([maps], [{(1, 0)}], fed=True).tolist() == [[1.], [0.]]

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip('nbdev')
+from drawn import unseen
 from execnb.shell import CaptureShell
 from fastcore.nbio import read_nb
+from matplotlib.backend_bases import FigureCanvasBase
 
 ROOT = Path(__file__).parent.parent
 DATA = json.loads((ROOT/'nbs/claims.json').read_text(encoding='utf-8'))
@@ -39,6 +41,7 @@ TABLE4 = [88.3, 90.4, 90.4, 91.7, 91.3, 91.3, 91.3, 92.1, 92.1, 92.7, 93.0, 93.3
 def run_notebook(folder, monkeypatch):
     "Run claims.ipynb of a copy of the project; returns the notebook with fresh outputs, and its names."
     monkeypatch.chdir(folder/'nbs')
+    monkeypatch.setattr(FigureCanvasBase, 'print_figure', unseen(FigureCanvasBase.print_figure))
     nb, shell = read_nb(folder/'nbs/claims.ipynb'), CaptureShell()
     shell.run_all(nb, exc_stop=True)
     return nb, shell.user_ns

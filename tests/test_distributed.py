@@ -2,6 +2,7 @@
 resumed; and they end together."""
 
 import json
+import os
 import runpy
 import signal
 import subprocess
@@ -92,27 +93,41 @@ def test_a_sharded_run_is_resumed(alone, tmp_path):
     assert_same(train(tmp_path, 6, '--shard', '--resume', processes=2), alone)
 
 
-@pytest.mark.parametrize('victim', [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_one_killed_process_ends_the_run(tmp_path, victim):
-    "The others do not wait for ever, and what is on disk can be resumed, here by one process."
+def texts(folder):
     for lang in ('en', 'de'):
-        (tmp_path / f'train.{lang}').write_text(
+        (folder/f'train.{lang}').write_text(
             '\n'.join(' '.join('abcdefgh'[i % n] for i in range(n)) for n in range(2, 9) for _ in range(40)) + '\n'
         )
-    out, settings = (
-        tmp_path / 'run',
-        '--batch-tokens 128 --grad-accum-steps 2 --max-len 32 --save-every 3 --device cpu --data'.split()
-        + [tmp_path, '--out', tmp_path / 'run'],
-    )
-    command = ['--no-python', BIN/'tnb-train', *settings, '--steps', 100_000]
-    with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True) as group:
-        while group.poll() is None and not (out.exists() and checkpoints.steps(out)): time.sleep(.01)
-        workers = [
-            p for p in psutil.Process(group.pid).children(recursive=True) if p.environ().get('RANK') == str(victim)
-        ]
-        for worker in workers: worker.send_signal(signal.SIGKILL)
+    settings = '--batch-tokens 128 --grad-accum-steps 2 --max-len 32 --save-every 3 --device cpu --data'.split()
+    return folder/'run', [*settings, folder, '--out', folder/'run']
+
+
+def interrupt(settings, ready, strike, by_torchrun):
+    "A long run of two processes: once something is ready it is struck; the exit codes and what was said."
+    command = ['tnb-train', *settings, '--steps', 100_000]
+    if not by_torchrun:
+        def meanwhile(running):
+            while all(process.is_alive() for process in running) and not ready(): time.sleep(.01)
+            strike([process.pid for process in running])
+        return two_processes(*command, meanwhile=meanwhile)
+    command = list(map(str, [*TOGETHER, '--no-python', BIN/command[0], *command[1:]]))
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as group:
+        while group.poll() is None and not ready(): time.sleep(.01)
+        workers = {p.environ().get('RANK'): p.pid for p in psutil.Process(group.pid).children(recursive=True)}
+        strike([workers['0'], workers['1'], group.pid])
         err = group.communicate(timeout=600)[1]
-    assert workers and group.returncode != 0
+    return [group.returncode], err
+
+
+@pytest.mark.parametrize('by_torchrun, victim', [(False, 1), *(pytest.param(*more, marks=pytest.mark.slow)
+                                                              for more in ((False, 0), (True, 0), (True, 1)))])
+def test_one_killed_process_ends_the_run(tmp_path, by_torchrun, victim):
+    "The others do not wait for ever, and what is on disk can be resumed, here by one process."
+    out, settings = texts(tmp_path)
+    def ready(): return out.exists() and checkpoints.steps(out)
+    def strike(pids): os.kill(pids[victim], signal.SIGKILL)
+    status, err = interrupt(settings, ready, strike, by_torchrun)
+    assert 0 not in status and (by_torchrun or status[victim] == -signal.SIGKILL)
     assert victim == 0 or 'another process is gone' in err, err
     step = checkpoints.load(checkpoints.newest(out)).training['step']
     status, _, err = tnb('tnb-train', *settings, '--steps', step + 2, '--resume')
@@ -120,23 +135,14 @@ def test_one_killed_process_ends_the_run(tmp_path, victim):
     assert checkpoints.load(out/'averaged').training['step'] == step + 2
 
 
-def test_stopped_together(tmp_path):
-    "Ctrl-C or SIGTERM to torchrun reaches every process; they leave after the same step with one checkpoint."
-    for lang in ('en', 'de'): (tmp_path/f'train.{lang}').write_text('a b c d e f\n'*99)
-    out = tmp_path/'run'
-    command = [
-        '--no-python',
-        BIN / 'tnb-train',
-        *'--batch-tokens 128 --max-len 32 --device cpu --steps 100000'.split(),
-        '--data',
-        tmp_path,
-        '--out',
-        out,
-    ]
-    with subprocess.Popen(list(map(str, [*TOGETHER, *command])), stderr=subprocess.PIPE, text=True) as group:
-        metrics = out/'metrics.jsonl'
-        while group.poll() is None and not (metrics.exists() and metrics.stat().st_size): time.sleep(.01)  # one step
-        group.send_signal(signal.SIGTERM)
-        err = group.communicate(timeout=600)[1]
-    assert 'go on with --resume' in err, err
+@pytest.mark.parametrize('by_torchrun', [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_stopped_together(tmp_path, by_torchrun):
+    "Ctrl-C or SIGTERM (to torchrun) reaches every process; they leave after the same step with one checkpoint."
+    out, settings = texts(tmp_path)
+    metrics = out/'metrics.jsonl'
+    def ready(): return metrics.exists() and metrics.stat().st_size  # one step
+    def strike(pids):
+        for pid in pids[2:] or pids: os.kill(pid, signal.SIGTERM)
+    status, err = interrupt(settings, ready, strike, by_torchrun)
+    assert 'go on with --resume' in err and (by_torchrun or status == [143, 143]), err
     checkpoints.verify(checkpoints.newest(out))

@@ -126,14 +126,15 @@ def busy(n):
 def weights_of(out): return checkpoints.load(out).model.state_dict()
 
 
-def test_a_busy_machine_and_the_number_of_cores_change_no_weight(tmp_path):
+@pytest.mark.parametrize('others', [0, pytest.param(2, marks=pytest.mark.slow)])  # nothing is measured: see below
+def test_a_busy_machine_and_the_number_of_cores_change_no_weight(others, tmp_path):
     "The command of README, shorter: on a machine that seems idle, and beside other programs, with other threads."
     run = dict(data='builtin', corpus_size=2000, vocab_size=300, steps=4, save_every=4, device='cpu')
     train(**run, out=tmp_path/'quiet')
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with busy(2): train(**run, out=tmp_path/'busy')
+        with busy(others): train(**run, out=tmp_path/'busy')
     finally: torch.set_num_threads(before)
     quiet, other = (checkpoints.load(tmp_path/name) for name in ('quiet', 'busy'))
     assert quiet.training['settings'] == other.training['settings'] and quiet.training['settings']['minutes'] is None

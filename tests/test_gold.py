@@ -9,7 +9,7 @@ import pytest
 
 from transformer_nb.english_german.agreement import lexicon, table
 from transformer_nb.english_german.constructions import Grammar
-from transformer_nb.english_german.grammar import builtin_corpus
+from transformer_nb.english_german.grammar import builtin_corpus, held_out
 
 # What each article can be: m, f, n or plural, and the case
 CAN_BE = {article: set(readings.split()) for article, readings in {
@@ -21,8 +21,11 @@ CONJUNCTIONS = 'weil dass wenn während bevor sobald obwohl ob als'.split()
 
 
 @pytest.fixture(scope='module')
-def examples():
-    return [e for split in builtin_corpus(n_train=20_000).values() for e in split]
+def corpus(): return builtin_corpus(n_train=20_000)
+
+
+@pytest.fixture(scope='module')
+def examples(corpus): return [e for split in corpus.values() for e in split]
 
 
 @pytest.fixture(scope='module')
@@ -67,6 +70,28 @@ def verb_last(sentence, finite):
     heads = [k for k, word in enumerate(words) if word in CONJUNCTIONS and (k == 0 or words[k - 1] == ',')]
     ends = [next(j for j in range(k, len(words)) if words[j] in ',.?') for k in heads]
     return all(words[end - 1] in finite for end in ends)
+
+
+def test_no_sentence_is_in_two_splits_and_only_the_unseen_one_has_what_is_held_out(corpus, examples):
+    assert [len(split) for split in corpus.values()] == [20_000, 500, 500, 500]
+    assert len({e.en for e in examples}) == len({e.de for e in examples}) == 21_500
+    for name, split in corpus.items():
+        assert all(any(map(held_out, e.pairs)) == (name == 'unseen') for e in split)
+    words = {name: {w for e in split for w in f'{e.en} {e.de}'.split()} for name, split in corpus.items()}
+    kinds = {name: {e.construction for e in split} for name, split in corpus.items()}
+    assert words['unseen'] <= words['train'] and kinds['unseen'] <= kinds['train'] and len(kinds['train']) == 29
+    with pytest.raises(ValueError, match='raise n_train'): builtin_corpus(20, 5, 5, 5)
+
+
+def test_trees_and_alignments_are_of_the_sentence_and_its_german_is_always_the_same(examples):
+    for e in examples:
+        en, de = e.en.split(), e.de.split()
+        assert re.findall(r'\(\S+ ([^\s()]+)\)', e.tree) == en
+        assert all(0 <= i < len(en) and 0 <= j < len(de) for i, j in e.alignment)
+    translations, free = defaultdict(set), Grammar(99)
+    drawn = [free.sample(kind) for kind in ('predicate', 'comparison', 'reflexive') for _ in range(3000)]
+    for e in examples + drawn: translations[e.en].add(e.de)
+    assert len(examples + drawn) - len(translations) > 100 and max(map(len, translations.values())) == 1
 
 
 def test_examiners_see_mistakes(noun_can_be, finite):

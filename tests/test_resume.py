@@ -23,6 +23,7 @@ from transformer_nb.transformer import Transformer, preset
 
 pytestmark = pytest.mark.long(30)  # all: most go on from the same two runs
 
+STEPS = 28
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
 SETTINGS = ('--vocab-size 60 --batch-tokens 128 --grad-accum-steps 2 --warmup 20 --lr-scale 0.3 --max-len 64 '
             '--save-every 4 --device cpu --seed 3').split()
@@ -38,7 +39,7 @@ def data(tmp_path_factory):
     return folder
 
 
-def arguments(data, out, *more): return ['--data', data, '--out', out, *SETTINGS, '--steps', 44, *more]
+def arguments(data, out, *more): return ['--data', data, '--out', out, *SETTINGS, '--steps', STEPS, *more]
 
 
 def run(data, out, *more):
@@ -97,7 +98,7 @@ def strike(data, out, step, sig, *more):
 
 @pytest.mark.parametrize('times', [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_killed_several_times_same_bits(times, data, whole, tmp_path):
-    out, steps = tmp_path/'run', sorted(random.Random(0).sample(range(2, 43), times))
+    out, steps = tmp_path/'run', sorted(random.Random(0).sample(range(2, STEPS - 1), times))
     for i, step in enumerate(steps):
         sig = (signal.SIGKILL, signal.SIGTERM)[i % 2]
         resume = ['--resume'] if checkpoints.steps(out) else []
@@ -115,7 +116,7 @@ def test_killed_several_times_same_bits(times, data, whole, tmp_path):
 def stopped_once(data, tmp_path_factory):
     "A run that was stopped before its end."
     out = tmp_path_factory.mktemp('stopped')/'run'
-    assert strike(data, out, 24, signal.SIGTERM)[0] == 143
+    assert strike(data, out, 16, signal.SIGTERM)[0] == 143
     return out
 
 
@@ -125,7 +126,10 @@ def stopped(stopped_once, tmp_path):
     return shutil.copytree(stopped_once, tmp_path/'run')
 
 
-@pytest.mark.parametrize('damage', ['cut', 'flip', 'delete'])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ('flip', 'delete')]  # see test_checkpoints.py, too
+
+
+@pytest.mark.parametrize('damage', ['cut', *SLOW])
 def test_damaged_newest_checkpoint(data, whole, stopped, damage):
     file = checkpoints.steps(stopped)[-1]/'model.safetensors'
     content = bytearray(file.read_bytes())
@@ -277,7 +281,7 @@ def test_stopped_at_any_step(tmp_path, last):
 def test_auto_begins_and_goes_on(data, whole, tmp_path):
     "The same command whenever the machine comes back: before the first checkpoint, after some, after the end."
     out = tmp_path/'run'
-    for step in (2, 20):
+    for step in (2, 16):
         assert strike(data, out, step, signal.SIGKILL, '--resume', 'auto')[0] == -9
         assert bool(checkpoints.steps(out)) == (step > 2)
     for _ in range(2):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT, tnb, two_processes
+from conftest import ROOT, script, tnb, two_processes
 
 from transformer_nb import checkpoints
 from transformer_nb.core import DiskError, InputError, ProcessLost
@@ -172,9 +172,8 @@ sh.prepare(sys.argv[1], sys.argv[2], vocab_size=60, sample=200, workers=1)
     (8, 'half'), (11, 'before'), (11, 'after')])
 def test_kill_9_at_any_file_and_on_again(text, whole, tmp_path, last, when):
     out = tmp_path/'shards'
-    done = subprocess.run([sys.executable, '-c', KILLED, text, out, str(last), when], env=os.environ | {
-        'PYTHONPATH': str(ROOT)})
-    assert done.returncode == -signal.SIGKILL
+    (tmp_path/'killed.py').write_text(KILLED)
+    assert script(tmp_path/'killed.py', text, out, last, when)[0] == -signal.SIGKILL
     complete = (last, when) == (11, 'after')
     assert (out/sh.MANIFEST).exists() == complete
     if not complete:
@@ -345,7 +344,7 @@ def losses(run):
 @pytest.fixture(scope='module')
 def trained(whole, tmp_path_factory):
     out = tmp_path_factory.mktemp('trained')/'run'
-    status, _, err = train(whole, out, 16)
+    status, _, err = train(whole, out, 10)
     assert status == 0 and '450 pairs, 60 word pieces' in err, err
     return out
 
@@ -358,7 +357,7 @@ def test_training_is_that_on_the_text(text, whole, trained, tmp_path):
     from transformer_nb.train.trainer import Trainer, TrainingConfig
     from transformer_nb.transformer import Transformer
     with seeded(3): model = Transformer(model_preset('tiny', vocab_size=60, max_len=64, dropout=.1))
-    cfg = TrainingConfig(steps=16, batch_tokens=256, grad_accum_steps=2, warmup=20, lr_scale=.3, save_every=4,
+    cfg = TrainingConfig(steps=10, batch_tokens=256, grad_accum_steps=2, warmup=20, lr_scale=.3, save_every=4,
         device='cpu', seed=3)
     Trainer(model, tokenizer=tokenizer, train=corpus['train'], val=corpus['val'], cfg=cfg, out=tmp_path/'run').fit(True)
     assert losses(tmp_path/'run') == losses(trained)
@@ -367,7 +366,7 @@ def test_training_is_that_on_the_text(text, whole, trained, tmp_path):
 
 def test_a_resumed_run_ends_with_the_same_bits(whole, trained, tmp_path):
     assert train(whole, tmp_path/'run', 6)[0] == 0
-    status, _, err = train(whole, tmp_path/'run', 16, '--resume')
+    status, _, err = train(whole, tmp_path/'run', 10, '--resume')
     assert status == 0, err
     assert losses(tmp_path/'run') == losses(trained)
     last = checkpoints.newest(tmp_path/'run'), checkpoints.newest(trained)
@@ -375,7 +374,7 @@ def test_a_resumed_run_ends_with_the_same_bits(whole, trained, tmp_path):
 
 
 def test_two_processes_have_the_losses_of_one(whole, trained, tmp_path):
-    status, log = two_processes('tnb-train', '--data', whole, '--out', tmp_path/'run', *TRAIN, '--steps', 16)
+    status, log = two_processes('tnb-train', '--data', whole, '--out', tmp_path/'run', *TRAIN, '--steps', 10)
     assert status == [0, 0], log
     together, alone = ([loss for _, loss in losses(run)] for run in (tmp_path/'run', trained))
     assert together == pytest.approx(alone, abs=1e-4)

@@ -280,23 +280,19 @@ trainer.fit(quiet=True)
 '''
 
 
-@pytest.mark.long(11)
-def test_an_error_in_one_process_arrives_with_its_own_traceback(tmp_path):
+@pytest.mark.parametrize('by_torchrun', [False, pytest.param(True, marks=[pytest.mark.slow, pytest.mark.long(11)])])
+def test_an_error_in_one_process_arrives_with_its_own_traceback(by_torchrun, tmp_path):
     script = tmp_path/'fault.py'
     script.write_text(FAULT)
-    done = subprocess.run(
-        list(map(str, [*TOGETHER, script, os.path.dirname(__file__), tmp_path / 'run'])),
-        capture_output=True,
-        text=True,
-        env=ENV,
-        timeout=300,
-    )
-    assert done.returncode != 0
-    assert (
-        'in faulty' in done.stderr
-        and 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (my own fault)' in done.stderr
-    )
-    assert 'gone, its own message says why (mat1' not in done.stderr
+    command = [script, os.path.dirname(__file__), tmp_path/'run']
+    if by_torchrun:
+        together = list(map(str, [*TOGETHER, *command]))
+        done = subprocess.run(together, capture_output=True, text=True, env=ENV, timeout=300)
+        status, said = [done.returncode], done.stderr
+    else: status, said = two_processes(*command)
+    assert 0 not in status and 'in faulty' in said, said
+    assert 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (my own fault)' in said
+    assert 'gone, its own message says why (mat1' not in said
 
 
 # Texts

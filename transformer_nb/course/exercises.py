@@ -27,7 +27,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module, resources
-from itertools import chain, combinations
+from itertools import chain, combinations, tee
 from math import isclose, isnan
 from pathlib import Path
 from traceback import format_exception_only
@@ -364,20 +364,25 @@ class Write(Exercise):
 
     @classmethod
     def examine(cls,
-        mine,              # The reader's answer
-        seed:int,          # Of the questions
-        seconds:float      # Most for one question
+        mine,                 # The reader's answer
+        seed:int,             # Of the questions
+        seconds:float,        # Most for one question
+        before:dict|None=None # What others gave for the same questions, by number; filled, for the next of many answers
     ) -> Result:
         "Right, a classic mistake or two, a property that is missing, or the smallest question with a difference."
         if not callable(mine):
             text = localized("{mine} cannot be called: give the function itself", mine=short_repr(mine))
             return cls.result('type', text)
         questions = list(cls.inputs(torch.Generator().manual_seed(seed)))
-        right, found = list(cls.outcomes(cls.answer(), questions)), list(cls.outcomes(mine, questions, seconds))
+        before = {} if before is None else before
+        def given(n, answer): # Each outcome is computed when it is asked for, once
+            before[n], again = tee(before[n] if n in before else cls.outcomes(answer, questions))
+            return again
+        right, found = list(given(0, cls.answer())), list(cls.outcomes(mine, questions, seconds))
         k = next((k for k, got in enumerate(found) if not allclose(got, right[k])), None)
         if k is None: return cls.result(None, localized('right'))
-        for name, wrong in chain(cls.mistakes(), cls.pairs()):
-            if all(map(same_outcome, found, cls.outcomes(wrong, questions))):  # to the first that differs
+        for n, (name, wrong) in enumerate(chain(cls.mistakes(), cls.pairs()), 1):
+            if all(map(same_outcome, found, given(n, wrong))):  # to the first that differs
                 return cls.known_mistake(name)
         if found[k] is None and not _is_empty(mine):
             return cls.result('no-return', localized("nothing came back: `return` the answer (`print` only shows it)"))
@@ -480,9 +485,10 @@ class Value(Exercise):
 
     @classmethod
     def examine(cls,
-        mine,              # The reader's answer
-        seed:int,          # As for `Write`; not needed
-        seconds:float      # As for `Write`; not needed
+        mine,                 # The reader's answer
+        seed:int,             # As for `Write`; not needed
+        seconds:float,        # As for `Write`; not needed
+        before:dict|None=None # As for `Write`; not needed
     ) -> Result:
         "Right, a classic mistake, or simply not."
         mine = mine.item() if isinstance(mine, Tensor) and mine.numel() == 1 else number(mine)
@@ -513,10 +519,14 @@ class Value(Exercise):
         return 'unknown', localized("{mine} is not it", mine=shown)
 
 # %% ../../nbs/22_exercises.ipynb #0b20fec8
-def _all():
-    "All exercises, by id, in the order of the lessons."
+@cache
+def _import_tasks():
     tasks = import_module('transformer_nb.course.tasks')
     for module in pkgutil.iter_modules(tasks.__path__): import_module(f'transformer_nb.course.tasks.{module.name}')
+
+def _all():
+    "All exercises, by id, in the order of the lessons."
+    _import_tasks()
     def place(id):
         lesson, n = id.split('.')
         return lesson, int(n)
@@ -526,9 +536,9 @@ def find(
     id:str    # '01.2'
 ) -> type:    # The exercise
     "An exercise by its id; raises `InputError` with the lesson's ids if there is none."
-    known = _all()
-    if id in known: return known[id]
-    near = ', '.join(k for k in known if k.split('.')[0] == str(id).split('.')[0])
+    _import_tasks()
+    if id in Exercise.known: return Exercise.known[id]
+    near = ', '.join(k for k in _all() if k.split('.')[0] == str(id).split('.')[0])
     if near: raise InputError(localized("no exercise {id!r}; this lesson has {near}", id=id, near=near))
     raise InputError(localized("no exercise {id!r}; give lesson and number, as in '01.2'", id=id))
 
@@ -766,6 +776,7 @@ def self_test(
         wrong = {f: name for name, f in e.mistakes()}
         if e.model: answers.append(e.model)
     assert len(wrong) >= 3, f"{id} knows only {len(wrong)} wrong answers"
-    for mine in answers: assert (r := e.examine(mine, 0, 5.)).right, r
-    for mine, name in wrong.items(): assert (r := e.examine(mine, 0, 5.)).mistake == name, f"{name}: {r}"
-    for mine in garbage: assert not (r := e.examine(mine, 0, 5.)).right and r.text, r
+    examine = partial(e.examine, seed=0, seconds=5., before={})
+    for mine in answers: assert (r := examine(mine)).right, r
+    for mine, name in wrong.items(): assert (r := examine(mine)).mistake == name, f"{name}: {r}"
+    for mine in garbage: assert not (r := examine(mine)).right and r.text, r
