@@ -1,6 +1,7 @@
 "The commands as a person at a terminal meets them: bad input, one line out for one line in, nothing half-written."
 import gzip
 import json
+import os
 import random
 import re
 import shutil
@@ -161,6 +162,7 @@ def translating(small_run):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=heed,
+        env={name: value for name, value in os.environ.items() if name != 'PYTHONUNBUFFERED'},  # nobody else flushes
     )
     yield started
     started.kill()
@@ -232,13 +234,15 @@ def test_random_lines_stay_as_many(n, small_run):
 
 
 def test_nbest_prints_number_text_and_score(small_run):
-    status, out, err = tnb('tnb-translate', small_run, '--nbest', 2, stdin=b'a dog runs .\nthe cat sleeps .\n')
+    status, out, err = tnb('tnb-translate', small_run, '--nbest', 2, '--lines', 1,  # numbers go on from group to group
+                           stdin=b'a dog runs .\nthe cat sleeps .\n')
     assert status == 0, err
     rows = [line.split(' ||| ') for line in out.decode().splitlines()]
     assert [row[0] for row in rows] == sorted(row[0] for row in rows) and {row[0] for row in rows} == {'1', '2'}
     for number in '12':
         scores = [float(row[2]) for row in rows if row[0] == number]
         assert 1 <= len(scores) <= 2 and scores == sorted(scores, reverse=True)
+    assert all(re.fullmatch(r'-\d+\.\d{4}', row[2]) for row in rows)
 
 
 def test_sentence_longer_than_the_model_is_translated_in_parts(small_run):

@@ -74,8 +74,8 @@ class Browser(Chrome):
         ActionChains(self).send_keys(*signs).perform()
 
     def place(self, expression, share):
-        "An element, after the page was scrolled to it, and how far from its middle that share of its width is."
-        element = self.run(expression)
+        "An element, as soon as it is there and the page was scrolled to it, and where that share of its width is."
+        element = self.until(expression)
         self.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
         return element, round((share - .5)*element.rect["width"])
 
