@@ -112,9 +112,9 @@ def lesson_map(page, to_root):
     "Figure 1 beside the first lines; on a phone it is folded."
     if page not in LIT:
         return ""
-    fold = '<script>if (innerWidth < 768) document.querySelector(".lesson-map").open = false</script>'
+    fold = "<script>if (innerWidth < 768) document.currentScript.parentNode.open = false</script>"
     figure = figure_map(page, to_root)
-    return f'<details class="lesson-map" open><summary>Where we are in figure 1</summary>{figure}</details>{fold}'
+    return f'<details class="lesson-map" open><summary>Where we are in figure 1</summary>{fold}{figure}</details>'
 
 
 # ---- files beside the pages
