@@ -52,10 +52,12 @@ class PrepackedLinear(nn.Module):
         linear:nn.Linear # The map, float32, on a CPU; it is not changed
     ):
         super().__init__()
-        self.n_out, fill = linear.out_features, -linear.out_features % BLOCK  # up to whole blocks, for the table
-        weight = F.pad(linear.weight.detach(), (0, 0, 0, fill))
-        self.bias = None if linear.bias is None else F.pad(linear.bias.detach(), (0, fill))
-        packed = _packed(weight)
+        weight, bias = linear.weight.detach(), linear.bias
+        self.fill = -len(weight) % BLOCK  # up to whole blocks, for the table
+        if self.fill:
+            weight = F.pad(weight, (0, 0, 0, self.fill))
+            bias = bias if bias is None else F.pad(bias.detach(), (0, self.fill))
+        packed, self.bias = _packed(weight), bias
         self.register_buffer('packed', packed, persistent=False)  # TorchScript wants it as a buffer
         self.table = _table(packed, weight)  # of the same memory, which self.packed keeps
         self.places = torch.arange(weight.numel()//BLOCK, dtype=torch.int32)  # rows of the table, as they are summed …
@@ -66,7 +68,8 @@ class PrepackedLinear(nn.Module):
         x:Tensor  # Shape (..., in)
     ) -> Tensor:  # Shape (..., out)
         "The product."
-        return _product(x, self.packed, self.bias, self.table, self.places, self.bags)[..., :self.n_out]
+        y = _product(x, self.packed, self.bias, self.table, self.places, self.bags)
+        return y[..., :-self.fill] if self.fill else y
 
 def linear_of(
     weight:Tensor,         # W, shape (out, in)
