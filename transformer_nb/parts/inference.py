@@ -334,14 +334,16 @@ class Inference:
         check_table('source', src)  # that padding stands on the right, its Packing sees
         x, source = embed_packed(self.model, src, source=True)
         with self.threads(): memory = packed_memory(self.model, x, source)
-        layers = []
         padding = torch.where(source.real[:, None, None], 0., float('-inf')).to(memory.dtype)
-        for layer in cast(Any, self.model.decoder):
-            own, (_, *packed) = layer.self_attention, layer.cross_attention.project(None, memory, memory)
-            pools = (memory.new_empty(len(src), own.h, longest*k, width) for width in (own.d_k, own.d_v))
-            layers.append((*pools, *(source.unpack_heads(heads).contiguous() for heads in packed), padding))
+        def of_memory(attention):
+            _, *packed = attention.project(None, memory, memory)
+            return [*(source.unpack_heads(heads).contiguous() for heads in packed), padding]
+        def pools(own): return [memory.new_empty(len(src), own.h, longest*k, width) for width in (own.d_k, own.d_v)]
+        decoder = cast(Any, self.model.decoder)
+        pasts = [of_memory(layer.cross_attention) for layer in decoder]  # first: its projections leave no holes then
+        layers = tuple((*pools(layer.self_attention), *past) for layer, past in zip(decoder, pasts))
         itself = memory.new_full((k, k), float('-inf')).fill_diagonal_(0)
-        return KVCache(tuple(layers), itself, ancestors=memory.new_empty(len(src), k, 0))
+        return KVCache(layers, itself, ancestors=memory.new_empty(len(src), k, 0))
 
     @torch.no_grad()
     def step(self,
