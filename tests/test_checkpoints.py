@@ -209,12 +209,22 @@ def test_each_file_is_read_once(ckpt, tmp_path, monkeypatch):
     assert opened == ['optimizer.safetensors']
 
 
+def test_a_file_that_another_takes_the_name_of_is_not_read(ckpt, tmp_path):
+    "What would be read is not what was checked."
+    other = tmp_path/'other'
+    shutil.copy(ckpt/'model.safetensors', other)
+    with open(ckpt/'model.safetensors', 'rb') as f:
+        assert checkpoints.read_tensors(f).keys() == make().state_dict().keys()
+        other.replace(f.name)
+        with pytest.raises(InputError, match='another process replaced it'): checkpoints.read_tensors(f)
+
+
 def test_the_optimizers_state_comes_in_one_order(ckpt, monkeypatch):
     """safetensors gives the tensors of a file in an order that differs from process to process; processes that share
     the weights out gather what they hold one after the other, each its own first."""
-    read = checkpoints.tensors_from
+    read = checkpoints.read_tensors
     def order(direction):
-        monkeypatch.setattr(checkpoints, 'tensors_from', lambda data: dict(sorted(read(data).items())[::direction]))
+        monkeypatch.setattr(checkpoints, 'read_tensors', lambda file: dict(sorted(read(file).items())[::direction]))
         optimizer = adam(make())
         checkpoints.load_optimizer(ckpt, optimizer)
         return [(i, *state) for i, state in optimizer.state_dict()['state'].items()]

@@ -407,17 +407,19 @@ def test_what_fails_while_fetching_has_its_kind(error, kind, monkeypatch):
 
 @pytest.mark.parametrize('name', ['config.json', 'model.safetensors', 'source.spm'])
 def test_a_file_that_may_not_be_read_is_the_disks_fault(folder, name, monkeypatch):
-    read = Path.read_bytes
-    def refuse(path):
-        if path.name == name: raise PermissionError(13, 'Permission denied')
-        return read(path)
-    monkeypatch.setattr(Path, 'read_bytes', refuse)
+    def refusing(read):
+        def refuse(path, *args):
+            if path.name == name: raise PermissionError(13, 'Permission denied')
+            return read(path, *args)
+        return refuse
+    monkeypatch.setattr(Path, 'read_bytes', refusing(Path.read_bytes))
+    monkeypatch.setattr('transformer_nb.interop.marian.open', refusing(open), raising=False)
     with pytest.raises(DiskError, match=f'{name}: cannot be read .*Permission denied'): from_marian(folder)
 
 
 def test_a_full_memory_is_no_broken_file(folder, monkeypatch):
     def full(*_, **__): raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-    monkeypatch.setattr('transformer_nb.interop.marian.tensors_from', full)
+    monkeypatch.setattr('transformer_nb.checkpoints.read_tensors', full)
     with pytest.raises(MemoryFull, match='reading a model: the memory is full'): from_marian(folder)
     monkeypatch.undo()
     monkeypatch.setattr(Transformer, 'load_state_dict', full)

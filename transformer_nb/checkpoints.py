@@ -6,10 +6,11 @@ Docs: https://transformer-nb.github.io/transformer_nb/checkpoints.html.md"""
 
 # %% auto #0
 __all__ = ['FORMAT', 'FILES', 'AGAIN', 'Checkpoint', 'save', 'snapshot', 'whole_tensors', 'sharded_like', 'write_files',
-           'check_own', 'verify', 'steps', 'newest', 'find', 'prune', 'remove', 'load', 'load_transformer', 'filled',
-           'check_fits', 'load_optimizer', 'average']
+           'check_own', 'verify', 'read_tensors', 'steps', 'newest', 'find', 'prune', 'remove', 'load',
+           'load_transformer', 'filled', 'check_fits', 'load_optimizer', 'average']
 
 # %% ../nbs/checkpoints.ipynb #4ed80f45
+import os
 import warnings
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -17,8 +18,9 @@ from itertools import zip_longest
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as tensors_from, save_file
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
 
 from .config import PerHead, TransformerConfig
 from .core import DiskError, InputError, default_device
@@ -129,9 +131,24 @@ def verify(
     _read(Path(path))
 
 def _read(path, keep=False, verified=False):
-    "Check every file against the manifest, each read once; with `keep` the bytes of all that translating needs."
-    return {name: check_file(path/name, entry, AGAIN, keep and name != 'optimizer.safetensors', verified)
+    "Check every file against the manifest; with `keep` read what translating needs: tensors, and else bytes."
+    def reader(name):
+        if not keep or name == 'optimizer.safetensors': return None
+        return read_tensors if name == 'model.safetensors' else lambda f: f.read()
+    return {name: check_file(path/name, entry, AGAIN, reader(name), verified)
             for name, entry in _manifest(path).items()}
+
+def read_tensors(
+    f        # An open file of the format safetensors
+) -> dict:   # Name to tensor
+    "The tensors of a file, each in memory once; raises `SafetensorError` for another kind of file."
+    def tensor(name):
+        # Opened for each anew: what was read of a mapped file stands in memory until it is closed
+        with safe_open(f.name, 'pt') as mapped: return mapped.get_tensor(name).clone()
+    with safe_open(f.name, 'pt') as mapped: names = mapped.keys()
+    tensors = {name: tensor(name) for name in names}
+    if os.path.samestat(os.fstat(f.fileno()), os.stat(f.name)): return tensors
+    raise InputError(f"{f.name}: another process replaced it while it was read; read it again")
 
 # %% ../nbs/checkpoints.ipynb #594c44fd
 def _manifest(path):
@@ -251,8 +268,7 @@ def load_transformer(
 def _model(path, data):
     "The model that a checkpoint's config.json describes, with its weights."
     file, cfg = path/'model.safetensors', _config(path/'config.json', data['config.json'])
-    with reading_errors_as(file, AGAIN, 'no safetensors file', SafetensorError):
-        weights = tensors_from(data.pop(file.name))  # the bytes go before the model comes: a quarter less memory
+    weights = data.pop(file.name)
     with reading_errors_as(file, AGAIN, 'does not fit config.json beside it', TypeError, ValueError, RuntimeError):
         try: return filled(cfg, weights)
         except RuntimeError:  # or the memory was full: was that asked for by mistake?
@@ -261,12 +277,21 @@ def _model(path, data):
             if held == asked: raise
             raise ValueError(f'{held:,} numbers, not {asked:,}') from None
 
+class _Unfilled(TorchFunctionMode):
+    "In this block modules get no first numbers: the base model's take half a second, and a file's are to come."
+    # Torch's meta device, which is for this, imports its compiler: 0.9 s and 57 MB
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function is torch.randn: return torch.empty(*args, **kwargs)
+        if getattr(function, '__module__', None) == 'torch.nn.init': return kwargs['tensor']
+        return function(*args, **kwargs)
+
 def filled(
     cfg:TransformerConfig, # Everything that fixes the model
     weights:dict           # Name to tensor, of any type; they are taken, not copied
 ) -> Transformer:          # In eval mode
     "The model of given weights; `RuntimeError` where they do not fit. The caller's random numbers stay as they are."
-    with torch.random.fork_rng([]): model = Transformer(cfg)  # on meta it would import torch's compiler: 0.9 s, 57 MB
+    with _Unfilled(): model = Transformer(cfg)
     model.load_state_dict(weights, assign=True)
     return model.eval()
 
@@ -319,8 +344,7 @@ def load_optimizer(
         raise InputError(
             f"{file}: missing, as this checkpoint is not one to resume from; use a step-* directory of the run"
         )
-    with reading_errors_as(file, AGAIN, 'no safetensors file', SafetensorError):
-        tensors = tensors_from(check_file(file, promised, AGAIN, keep=True, hashed=verified))
+    tensors = check_file(file, promised, AGAIN, read_tensors, verified)
     state, params = {}, [p for group in optimizer.param_groups for p in group['params']]
     with reading_errors_as(file, AGAIN, 'of another model', ValueError, IndexError, RuntimeError):
         for key, value in sorted(tensors.items()):  # in the same order in every process: shares are gathered

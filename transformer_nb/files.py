@@ -16,6 +16,7 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -102,21 +103,19 @@ def check_file(
     file:Path,          # A file of a manifest
     entry:dict,         # What the manifest says of it: 'bytes', 'sha256'
     remedy:str,         # As for `reading_errors_as`
-    keep:bool=False,    # Give its bytes?
+    read=None,          # Makes something of the open file, once it is known to be whole
     hashed:bool=False   # Has this process hashed it just now? Then only its length is looked at
-) -> bytes:             # Its bytes; empty without `keep`
+) -> Any:               # What `read` made of it
     "Raises `InputError` for a file that is missing, cut off or altered, `DiskError` for one that cannot be read."
-    with reading_errors_as(file, remedy), open(file, 'rb') as f:
+    with reading_errors_as(file, remedy, 'no safetensors file', SafetensorError), open(file, 'rb') as f:
         size = os.fstat(f.fileno()).st_size
-        data = f.read() if keep else b''
-        if hashed: digest = None
-        else: digest = hashlib.sha256(data) if keep else hashlib.file_digest(f, 'sha256')
-    if size < entry['bytes']:
-        raise InputError(f"{file}: broken, cut off ({size:,} of {entry['bytes']:,} bytes); {remedy}")
-    if size > entry['bytes']: raise InputError(f"{file}: broken, longer than it was written; {remedy}")
-    if digest and digest.hexdigest() != entry['sha256']:
-        raise InputError(f"{file}: broken, altered (its checksum is another); {remedy}")
-    return data
+        if size < entry['bytes']:
+            raise InputError(f"{file}: broken, cut off ({size:,} of {entry['bytes']:,} bytes); {remedy}")
+        if size > entry['bytes']: raise InputError(f"{file}: broken, longer than it was written; {remedy}")
+        if not hashed and hashlib.file_digest(f, 'sha256').hexdigest() != entry['sha256']:
+            raise InputError(f"{file}: broken, altered (its checksum is another); {remedy}")
+        f.seek(0)
+        return read(f) if read else None
 
 # %% ../nbs/files.ipynb #filmanif
 MANIFEST = 'manifest.json'  # In a folder: its format, and 'bytes' and 'sha256' of each other file

@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 import torch
-from safetensors.torch import load as tensors_from, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from .. import checkpoints
@@ -38,7 +38,8 @@ def _state(folder):
     file = safe if safe.exists() else pickled
     if not file.exists(): raise InputError(f"{folder}: holds neither {safe.name} nor {pickled.name}; {AGAIN}")
     with reading_errors_as(file, AGAIN, 'broken, or not of numbers alone', Exception):
-        if file == safe: return file, tensors_from(file.read_bytes())
+        if file == safe:
+            with open(file, 'rb') as f: return file, checkpoints.read_tensors(f)
         warnings.warn(f"{file}: a pickle, read for its numbers alone: nothing in it is run")
         state = torch.load(file, 'cpu', weights_only=True)
         if isinstance(state, dict) and all(isinstance(t, Tensor) for t in state.values()): return file, state
