@@ -25,7 +25,7 @@ import train_speed
 from common import Experiment, machine
 from render import table
 from workers import calm, interleaved, serve
-from transformer_nb import core, multihead, optimizer
+from transformer_nb import core, multihead
 from transformer_nb.attention import attention
 from transformer_nb.decode import search
 from transformer_nb.parts import exchange, inference, kernels, packing
@@ -52,13 +52,16 @@ def torchs_loss(x, W, y, smoothing):
     return F.linear_cross_entropy(x, W, y, label_smoothing=smoothing), None
 
 
+def unfused(parameters, Adam=torch.optim.Adam, **settings): return Adam(parameters, **settings | {'fused': False})
+
+
 TRAINING = {  # what is patched while train_speed.py does its work
     'everything': [],
     'packed sequences': [(packing, 'with_packed_attention', same), (trainer, 'packed_decoder_states', padded_states)],
     'loss in chunks': [(trainer, 'projected_loss', whole_loss)],
     'loss in chunks; instead F.linear_cross_entropy': [(trainer, 'projected_loss', torchs_loss)],
     'dropout of 16 bits': [(exchange, 'with_fast_dropout', same)],
-    'fused Adam': [(optimizer, '_can_fuse', lambda *_: False)],
+    'fused Adam': [(torch.optim, 'Adam', unfused)],
     'malloc that keeps its memory': [(core, 'keep_memory', lambda: None)],
     'short attention multiplied out (bfloat16)': [(packing, 'SHORT', 0)],
 }

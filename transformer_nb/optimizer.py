@@ -13,26 +13,16 @@ from torch import nn
 
 from .core import InputError
 
-# %% ../nbs/11_optimizer.ipynb #b79e8b21
-def _can_fuse(device, dtype):
-    "Has torch a fused Adam for parameters of this kind? It says so only by failing."
-    probe = nn.Parameter(torch.zeros(1, device=device, dtype=dtype))
-    probe.grad = torch.zeros_like(probe)
-    try: torch.optim.Adam([probe], fused=True).step()
-    except RuntimeError: return False
-    return True
-
 # %% ../nbs/11_optimizer.ipynb #b26c4401
 def adam(
     model:nn.Module,      # Its parameters are optimised; it must be on its device already
     weight_decay:float=0. # Of matrices alone, not of biases and norms; decoupled from the gradient (AdamW)
 ) -> torch.optim.Optimizer:
-    "Adam with the paper's β1 0.9, β2 0.98, ε 1e-9 (§5.3), fused where torch can; `lrate` sets the rate each step."
+    "Adam with the paper's β1 0.9, β2 0.98, ε 1e-9 (§5.3), in torch's fused form; `lrate` sets the rate each step."
     if not any(p.requires_grad for p in model.parameters()):
         raise InputError("nothing to train: every parameter is frozen; call requires_grad_() on the model, "
             "or on the part of it to be trained")
-    fused = all(_can_fuse(*kind) for kind in {(p.device, p.dtype) for p in model.parameters()})
-    settings:dict = dict(lr=0., betas=(.9, .98), eps=1e-9, fused=fused)
+    settings:dict = dict(lr=0., betas=(.9, .98), eps=1e-9, fused=True)
     if not weight_decay: return torch.optim.Adam(model.parameters(), **settings)
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() <= 1]
