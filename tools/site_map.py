@@ -78,7 +78,8 @@ class Drawing:
 
     def rect(self, x, y, width, height, kind):
         place = f'x="{x:g}" y="{HEIGHT - y - height:g}" width="{width:g}" height="{height:g}"'
-        self.shapes.append(f'<rect class="{kind}" {place}/>')
+        corners = "" if kind == "frame" else ' rx="2"'
+        self.shapes.append(f'<rect class="{kind}" {place}{corners}/>')
 
     def text(self, x, y, text, kind=""):
         name = kind and f' class="{kind}"'

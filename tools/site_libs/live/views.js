@@ -44,7 +44,8 @@ const shown = piece => piece === '</s>' ? END : piece === '<s>' ? START : piece.
 
 const drawLine = (svg, from, to, weight) => {
   const drawn = svg.appendChild(document.createElementNS(SVG, 'line'))
-  const ends = {x1: 0, y1: ROW*(from + .5), x2: WIDTH, y2: ROW*(to + .5), 'stroke-opacity': weight**.7}
+  const ends = {x1: 0, y1: ROW*(from + .5), x2: WIDTH, y2: ROW*(to + .5), 'stroke-opacity': weight**.7,
+                'vector-effect': 'non-scaling-stroke'}
   for (const [name, value] of Object.entries(ends)) drawn.setAttribute(name, value)
 }
 
