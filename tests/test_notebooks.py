@@ -8,9 +8,8 @@ from statistics import median
 import pytest
 
 pytest.importorskip('nbdev')
-from conftest import PROCESSES, ROOT, write_into
+from conftest import ROOT, run_notebook
 from fastcore.nbio import mk_cell, new_nb, read_nb, write_nb
-from nbdev import test as nbdev_test
 from nbdev.config import get_config
 from nbdev.doclinks import nbglob
 
@@ -46,16 +45,6 @@ LONG = {
 }
 
 
-def run(path, log, skip):
-    "In the new process: its exit code is 1 if a cell fails; what it writes goes to the log."
-    write_into(log)
-    passed, _ = nbdev_test.test_nb(
-        path, skip_flags=skip, basepath=CONFIG.config_path, cell_timeout=CONFIG.cell_timeout
-    )
-    sys.__stderr__.flush()
-    sys.exit(not passed)
-
-
 def marks(name): return [pytest.mark.long(LONG[name])] if name in LONG else []
 
 
@@ -64,13 +53,6 @@ def test_notebook_runs(name, tmp_path, request):
     skip = [] if request.config.getoption('--slow') else CONFIG.tst_flags.split()
     status, log = run_notebook(NOTEBOOKS[name], tmp_path, skip)
     assert status == 0, log
-
-
-def run_notebook(path, folder, skip=()):
-    process = PROCESSES.Process(target=run, args=(path, folder/'log', skip))
-    process.start()
-    process.join()
-    return process.exitcode, (folder/'log').read_text(errors='replace')
 
 
 @pytest.mark.slow
