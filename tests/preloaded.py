@@ -10,6 +10,7 @@ import torch
 import torch._dynamo  # which the first optimizer imports
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.backends.registry import backend_registry
+from matplotlib.figure import Figure
 
 import transformer_nb.cli  # noqa: F401
 from transformer_nb.course.exercises import find
@@ -32,6 +33,10 @@ except ImportError: pass  # not installed where the oldest versions are tried
 gc.disable()  # until all is here
 backend_registry.list_all()  # asks all distributions for backends, which every notebook would
 FigureCanvasBase.print_figure = unseen(FigureCanvasBase.print_figure)
+FigureCanvasBase.draw_idle = lambda canvas: None  # by which every cell's figure is drawn for a window first
+figure = Figure()  # finds the fonts and builds the grammar of formulas, which the first figure of a process would
+figure.gca().set(title='text', xlabel=r'$\mathit{x}$', ylabel=r'$\mathbf{W}_1$', xscale='log')
+figure.draw_without_rendering()
 grammar.builtin_corpus = drawn_once(grammar.builtin_corpus)
 for size in (2000, 20_000, 40_000): grammar.builtin_corpus(size)
 find('01.1')  # imports all exercises
