@@ -254,14 +254,18 @@ def run_notebook(path, folder, skip=()):
 
 
 def run_cells(path, log, skip):
-    "In the new process."
+    "In the new process. What cannot be shown, such as a figure that cannot be drawn, fails no cell: IPython tells it."
+    from execnb.shell import CaptureShell
     from nbdev import test
     from nbdev.config import get_config
     write_into(log)
+    told = []
+    CaptureShell.showtraceback = lambda *_, **__: told.append(traceback.format_exc())
     config = get_config(ROOT)
     passed, _ = test.test_nb(path, skip_flags=skip, basepath=config.config_path, cell_timeout=config.cell_timeout)
+    if passed: print(*told, file=sys.__stderr__)
     sys.__stderr__.flush()
-    sys.exit(not passed)
+    sys.exit(not passed or bool(told))
 
 
 def write_into(log):

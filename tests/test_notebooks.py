@@ -94,6 +94,13 @@ def test_a_cell_that_fails_is_noticed(tmp_path):
     assert status == 1 and 'AssertionError: not two' in re.sub(r'\x1b\[[\d;]*m', '', log)
 
 
+def test_a_figure_that_cannot_be_drawn_is_noticed(tmp_path):
+    source = "from matplotlib import pyplot\npyplot.gca().set_title(r'$\\frac$')"
+    write_nb(new_nb([mk_cell(source)]), tmp_path/'wrong.ipynb')
+    status, log = run_notebook(tmp_path/'wrong.ipynb', tmp_path)
+    assert status == 1 and r'Expected \frac{num}{den}' in log
+
+
 def test_the_stored_table_of_stalls_is_that_of_the_results():
     "A result that is measured anew must not leave the old numbers in the lesson."
     results = json.loads((ROOT/'benchmarks/results/checkpoint_stall.json').read_text(encoding='utf-8'))
