@@ -87,7 +87,7 @@ def written(theirs, row, cut=10, **settings):
     return [i for i in out[0, 1:].tolist() if i != theirs.config.eos_token_id]
 
 
-@pytest.mark.parametrize('n', [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('n', [2, pytest.param(200, marks=pytest.mark.slow)])
 def test_searches_find_the_same(both, n, request):
     "Greedy search, and a beam of 4 without length penalty: only there the penalties agree."
     (_, theirs, _, found), kind = both, request.node.callspec.params['both']
@@ -139,7 +139,7 @@ def test_our_model_goes_out(mine, tmp_path):
     theirs, tokenizer = read(tmp_path/'out')
     rows = mine.encode(SENTENCES[:20])
     assert tokenizer(SENTENCES[:20]).input_ids == rows
-    for row in rows:
+    for row in rows[:4]:
         assert mine.search([row], 1, 0., 1)[0][0].ids == [i for i in theirs.generate(torch.tensor([row]), num_beams=1,
             max_new_tokens=len(row) + 50, forced_eos_token_id=None)[0, 1:].tolist() if i != 2]
     back = from_marian(tmp_path/'out')
