@@ -26,22 +26,16 @@ NAMES = {str(path.relative_to(FOLDER).with_suffix('')): path for path in PATHS}
 NOTEBOOKS = {name: path for name, path in NAMES.items() if name not in ELSEWHERE}
 # Seconds of those that take long: begun first, so that the workers end together
 LONG = {
-    '21_cli': 10,
-    'data/03_shards': 7,
-    'course/tasks/15_decoding': 6,
-    '19b_alignment': 6,
-    '14_training': 6,
-    'decode/04_search': 5,
-    '15_decoding': 5,
-    'english_german/05_splits': 5,
-    'course/tasks/06_transformer': 5,
+    '20_interop': 6,
+    '14_training': 5,
     '06_transformer': 5,
-    '19a_heads': 5,
-    'course/tasks/14_training': 5,
-    '15b_evaluation': 4,
-    '20_interop': 4,
-    '03_feed_forward': 4,
-    'interop/03_marian': 4,
+    '07_why_self_attention': 4,
+    '07a_baselines': 4,
+    'train/01_costs': 4,
+    '10_batching': 3,
+    '18_parsing': 3,
+    'course/tasks/15_decoding': 3,
+    'train/06_trainer': 3,
 }
 
 
