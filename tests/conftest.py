@@ -183,7 +183,8 @@ def new_files(stdin):
 # Processes
 
 # Copies of one that has imported what most need: no seconds for a new Python and torch. (It is imported from the
-# working directory, the project's; where pytest is called elsewhere, the copies import it all themselves.)
+# working directory, the project's; where pytest is called elsewhere, the copies import it all themselves.) A copy also
+# imports the module of what it is to do: this one is there already, a module of tests takes its time in every copy.
 FORKS = 'forkserver' in get_all_start_methods()  # not on Windows
 PROCESSES = get_context('forkserver' if FORKS else 'spawn')
 if FORKS: PROCESSES.set_forkserver_preload(['tests.preloaded'])
@@ -242,6 +243,29 @@ def run_script(argv, cwd, folder):
     os.chdir(cwd)
     sys.argv, sys.path[:0] = argv, [str(Path(argv[0]).parent)]
     runpy.run_path(argv[0], run_name='__main__')
+
+
+def run_notebook(path, folder, skip=()):
+    "As `nbdev-test` does, without the cells that have one of these flags: exit code, 1 if a cell fails, and output."
+    process = PROCESSES.Process(target=run_cells, args=(path, folder/'log', skip))
+    process.start()
+    process.join()
+    return process.exitcode, (folder/'log').read_text(errors='replace')
+
+
+def run_cells(path, log, skip):
+    "In the new process. What cannot be shown, such as a figure that cannot be drawn, fails no cell: IPython tells it."
+    from execnb.shell import CaptureShell
+    from nbdev import test
+    from nbdev.config import get_config
+    write_into(log)
+    told = []
+    CaptureShell.showtraceback = lambda *_, **__: told.append(traceback.format_exc())
+    config = get_config(ROOT)
+    passed, _ = test.test_nb(path, skip_flags=skip, basepath=config.config_path, cell_timeout=config.cell_timeout)
+    if passed: print(*told, file=sys.__stderr__)
+    sys.__stderr__.flush()
+    sys.exit(not passed or bool(told))
 
 
 def write_into(log):

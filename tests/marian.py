@@ -5,13 +5,19 @@ from functools import cache
 
 import sentencepiece as spm
 import torch
+import transformers  # its models, two seconds, only when they are asked for
 from conftest import few_pairs
 from safetensors.torch import load_file, save_file
-from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
+
+
+def read(folder):
+    "Hugging Face's model and tokenizer of a folder."
+    model, tokenizer = transformers.MarianMTModel, transformers.MarianTokenizer
+    return model.from_pretrained(folder).eval(), tokenizer.from_pretrained(folder)
 
 
 @cache
@@ -53,13 +59,13 @@ def make(folder, seed=0, layers=(2, 2), d_model=32, h=4, d_ff=64, activation='sw
     folder.mkdir(parents=True)
     sides = [pieces(spm_model(side)) for side in (0, 1)]
     ids = table(sides[0] + sides[1], tags)
-    config = MarianConfig(
+    config = transformers.MarianConfig(
         vocab_size=len(ids), encoder_layers=layers[0], decoder_layers=layers[1], d_model=d_model, encoder_ffn_dim=d_ff,
         decoder_ffn_dim=d_ff, encoder_attention_heads=h, decoder_attention_heads=h, scale_embedding=True,
         activation_function=activation, pad_token_id=len(ids) - 1, decoder_start_token_id=len(ids) - 1,
         eos_token_id=0, forced_eos_token_id=0, share_encoder_decoder_embeddings=shared, tie_word_embeddings=tied,
         max_position_embeddings=128)
-    model, generator = MarianMTModel(config), torch.Generator().manual_seed(seed)
+    model, generator = transformers.MarianMTModel(config), torch.Generator().manual_seed(seed)
     with torch.no_grad(): randomised(model, generator, final_bias, end)
     model.save_pretrained(folder)
     if learned: learn_positions(folder/'model.safetensors', d_model, generator)

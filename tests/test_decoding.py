@@ -21,7 +21,7 @@ from transformer_nb.parts.kernels import Int8Linear, PrepackedLinear, prepared_l
 from transformer_nb.transformer import Transformer, TransformerConfig
 
 PAD, BOS, EOS = 0, 1, 2
-SEEDS = range(12)
+SEEDS = range(6)
 
 
 @pytest.fixture(autouse=True)
@@ -223,9 +223,9 @@ def test_scores_are_those_of_the_model(alpha):
 @pytest.mark.parametrize('beam, alpha', [(2, .6), (4, 0.), *(pytest.param(*more, marks=pytest.mark.slow)
                                                             for more in ((2, 0.), (4, .6)))])
 def test_a_beam_that_keeps_the_greedy_path_is_never_worse(beam, alpha):
-    "250 sentences: the score of the greedy output, computed by the model, is no better than the beam's."
+    "100 sentences: the score of the greedy output, computed by the model, is no better than the beam's."
     better = 0
-    for seed in range(5):
+    for seed in range(2):
         model, rows = make(seed), sources(seed, 50)
         src, ready = pad(rows), inference(model)
         outputs = greedy(ready, src)
@@ -318,7 +318,7 @@ class Patient(BeamSearch):
 @torch.inference_mode()
 def test_stopping_early_changes_nothing(alpha, nbest):
     saved = 0
-    for seed in range(4):
+    for seed in range(2):
         model, src = inference(make(seed)), pad(sources(seed, 5))
         early, late = BeamSearch(model, src, 4, alpha, nbest), Patient(model, src, 4, alpha, nbest)
         for a, b in zip(early.run(), late.run()):
@@ -335,7 +335,7 @@ def close(a, b):
     for x, y in zip(a, b): assert [s for s, _ in x] == pytest.approx([s for s, _ in y], abs=1e-9)
 
 
-@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('seed', range(2))
 def test_a_batch_changes_nothing(seed):
     model, rows = inference(make(seed)), sources(seed, 9)
     together = beam_search(model, pad(rows), 4, .6, 4)
@@ -349,7 +349,7 @@ def test_a_batch_changes_nothing(seed):
     assert greedy(model, pad(rows)) == [greedy(model, pad([row]))[0] for row in rows] == greedy(model, extra)
 
 
-@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('seed', range(2))
 def test_outputs_never_exceed_input_plus_50(seed):
     model, rows = make(seed), sources(seed, 8)
     model.embedding.weight.data[EOS] = 0.  # hardly ever an end
@@ -437,7 +437,7 @@ def test_more_hypotheses_than_outputs():
     assert sorted(ids for _, ids in hyps[:2]) == [[], [3]] and [ids for _, ids in hyps[2:]] == [[3, 3]]
 
 
-@pytest.mark.parametrize('seed', range(6))
+@pytest.mark.parametrize('seed', range(2))
 def test_nbest_is_filled(seed):
     model, src = inference(make(seed)), pad(sources(seed, 8))
     for beam in (2, 4, 7):
@@ -551,9 +551,9 @@ def test_a_trained_model_decodes_what_it_learned():
     for ready in (model, inference(model), inference(model, int8=True)):
         for outputs in (greedy(ready, src), [h[0][1] for h in beam_search(ready, src)]):
             assert sum(out == row for out, row in zip(outputs, rows)) >= 58
-    order, ready = random.Random(1).sample(range(64), 64), inference(model)
+    order, ready, src = random.Random(1).sample(range(24), 24), inference(model), src[:24]
     for search in (greedy, beam_search, sample):  # in float32: tokens are the same in any batch and order
         ids = lambda rows: [out if search is not beam_search else out[0][1] for out in search(ready, rows)]
         all_ = ids(src)
-        for n in (1, 7): assert [out for i in range(0, 64, n) for out in ids(src[i:i + n])] == all_
+        for n in (1, 7): assert [out for i in range(0, 24, n) for out in ids(src[i:i + n])] == all_
         assert ids(src[order]) == [all_[i] for i in order]

@@ -8,9 +8,8 @@ from statistics import median
 import pytest
 
 pytest.importorskip('nbdev')
-from conftest import PROCESSES, ROOT, write_into
+from conftest import ROOT, run_notebook
 from fastcore.nbio import mk_cell, new_nb, read_nb, write_nb
-from nbdev import test as nbdev_test
 from nbdev.config import get_config
 from nbdev.doclinks import nbglob
 
@@ -27,33 +26,17 @@ NAMES = {str(path.relative_to(FOLDER).with_suffix('')): path for path in PATHS}
 NOTEBOOKS = {name: path for name, path in NAMES.items() if name not in ELSEWHERE}
 # Seconds of those that take long: begun first, so that the workers end together
 LONG = {
-    '21_cli': 10,
-    'data/03_shards': 7,
-    'course/tasks/15_decoding': 6,
-    '19b_alignment': 6,
-    '14_training': 6,
-    'decode/04_search': 5,
-    '15_decoding': 5,
-    'english_german/05_splits': 5,
-    'course/tasks/06_transformer': 5,
+    '20_interop': 6,
+    '14_training': 5,
     '06_transformer': 5,
-    '19a_heads': 5,
-    'course/tasks/14_training': 5,
-    '15b_evaluation': 4,
-    '20_interop': 4,
-    '03_feed_forward': 4,
-    'interop/03_marian': 4,
+    '07_why_self_attention': 4,
+    '07a_baselines': 4,
+    'train/01_costs': 4,
+    '10_batching': 3,
+    '18_parsing': 3,
+    'course/tasks/15_decoding': 3,
+    'train/06_trainer': 3,
 }
-
-
-def run(path, log, skip):
-    "In the new process: its exit code is 1 if a cell fails; what it writes goes to the log."
-    write_into(log)
-    passed, _ = nbdev_test.test_nb(
-        path, skip_flags=skip, basepath=CONFIG.config_path, cell_timeout=CONFIG.cell_timeout
-    )
-    sys.__stderr__.flush()
-    sys.exit(not passed)
 
 
 def marks(name): return [pytest.mark.long(LONG[name])] if name in LONG else []
@@ -64,13 +47,6 @@ def test_notebook_runs(name, tmp_path, request):
     skip = [] if request.config.getoption('--slow') else CONFIG.tst_flags.split()
     status, log = run_notebook(NOTEBOOKS[name], tmp_path, skip)
     assert status == 0, log
-
-
-def run_notebook(path, folder, skip=()):
-    process = PROCESSES.Process(target=run, args=(path, folder/'log', skip))
-    process.start()
-    process.join()
-    return process.exitcode, (folder/'log').read_text(errors='replace')
 
 
 @pytest.mark.slow
@@ -110,6 +86,13 @@ def test_a_cell_that_fails_is_noticed(tmp_path):
     write_nb(new_nb([mk_cell('x = 1'), mk_cell("assert x == 2, 'not two'")]), tmp_path/'wrong.ipynb')
     status, log = run_notebook(tmp_path/'wrong.ipynb', tmp_path)
     assert status == 1 and 'AssertionError: not two' in re.sub(r'\x1b\[[\d;]*m', '', log)
+
+
+def test_a_figure_that_cannot_be_drawn_is_noticed(tmp_path):
+    source = "from matplotlib import pyplot\npyplot.gca().set_title(r'$\\frac$')"
+    write_nb(new_nb([mk_cell(source)]), tmp_path/'wrong.ipynb')
+    status, log = run_notebook(tmp_path/'wrong.ipynb', tmp_path)
+    assert status == 1 and r'Expected \frac{num}{den}' in log
 
 
 def test_the_stored_table_of_stalls_is_that_of_the_results():

@@ -150,10 +150,10 @@ def test_f1_agrees_with_nltk_spans():
         counts = [leaf.label not in (',', ':', '``', "''", '.') for leaf in leaves(gold)]
         sides = []
         for t in map(nltk.Tree.fromstring, map(str, (gold, found))):
-            spans = Counter()
+            spans, words = Counter(), t.treepositions('leaves')
             for place in t.treepositions():
                 if isinstance(t[place], str) or t[place].height() <= 2 or t[place].label() == 'TOP': continue
-                inside = [i for i in range(len(counts)) if t.leaf_treeposition(i)[:len(place)] == place and counts[i]]
+                inside = [i for i, word in enumerate(words) if word[:len(place)] == place and counts[i]]
                 if inside: spans[t[place].label().replace('PRT', 'ADVP'), inside[0], inside[-1]] += 1
             sides.append(spans)
         matched = (sides[0] & sides[1]).total()
