@@ -87,10 +87,11 @@ def moving(browser, moves):
 
 
 def test_any_text_has_the_same_pieces(played, demo):
-    assert [found['source'] for found in played(COMPARE, ODD)] == [row[:-1] for row in demo.encode(ODD)]
+    found = played(MODEL + 'return texts.map(text => tokenizer.encode(text))', ODD)
+    assert found == [row[:-1] for row in demo.encode(ODD)]
 
 
-@pytest.mark.parametrize('n', [12, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('n', [6, pytest.param(500, marks=pytest.mark.slow)])
 def test_tokens_are_those_of_the_library(n, played, demo):
     "Greedy search and beam 4, for sentences that the model was not trained on."
     texts = [source for source, _ in site_live.corpus()['test'].pairs[:n]]
