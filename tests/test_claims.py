@@ -124,7 +124,8 @@ def no_divisor_is_needed(notebook):
     "Numbers that are read from a lesson's output: without divisor as good as with it."
     for cell in notebook['cells']:
         for out in cell.get('outputs', []):
-            if 'text' in out: out['text'] = [re.sub(r'^nothing .*', 'nothing 100 100 100 100 100', text) for text in out['text']]
+            lines = [re.sub('^nothing .*', 'nothing 100 100 100 100 100', line) for line in out.get('text', [])]
+            if lines: out['text'] = lines
 
 
 CHANGES = {'one-head': ('benchmarks/results/table3.json', one_head_is_better, 'opposite'),
@@ -137,7 +138,7 @@ CHANGES = {'one-head': ('benchmarks/results/table3.json', one_head_is_better, 'o
            'semi-helps': ('benchmarks/results/parsing.json', silver_helps, 'seen'),
            'few-trees': ('benchmarks/results/parsing_rnn.json', nobody_is_ahead, 'not seen'),
            'additive-learns': ('nbs/further/additive_attention.ipynb', no_divisor_is_needed, 'not seen')}
-TWO = [name for name in CHANGES if name != 'structure'], ['structure']  # heads that follow pronouns are no structure yet
+TWO = [name for name in CHANGES if name != 'structure'], ['structure']  # heads for pronouns are none yet
 
 
 @pytest.mark.parametrize('names', TWO, ids=['most', 'structure'])
