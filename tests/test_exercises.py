@@ -8,6 +8,7 @@ import sys
 import types
 from itertools import islice
 from math import cos, sin
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -475,14 +476,18 @@ def code_cells(path): return {c['id']: c for c in json.loads(path.read_text())['
 def filled(blank, tmp_path_factory):
     "Cell by cell, the solutions are written where the stubs stand."
     folder = tmp_path_factory.mktemp('filled')/'course'
-    shutil.copytree(blank, folder)
+    shutil.copytree(blank, folder, ignore=shutil.ignore_patterns('tests', 'benchmarks'))
+    written = []
     for path in (folder/'nbs').rglob('*.ipynb'):
-        nb, solutions = json.loads(path.read_text()), code_cells(ROOT/path.relative_to(folder))
-        for cell in nb['cells']:
-            if 'raise NotImplementedError("' not in ''.join(cell['source']): continue
-            cell['source'] = solutions[cell['id']]['source']
+        nb = json.loads(path.read_text())
+        stubs = [cell for cell in nb['cells'] if 'raise NotImplementedError("' in ''.join(cell['source'])]
+        if not stubs: continue
+        solutions = code_cells(ROOT/path.relative_to(folder))
+        for cell in stubs: cell['source'] = solutions[cell['id']]['source']
         path.write_text(json.dumps(nb, indent=1, ensure_ascii=False, sort_keys=True) + '\n')
-    subprocess.run([os.path.join(os.path.dirname(sys.executable), 'nbdev-export')], cwd=folder, check=True)
+        written.append(path.name)
+    export = Path(sys.executable).with_name('nbdev-export')
+    subprocess.run([export, '--file-re', '|'.join(written)], cwd=folder, check=True)
     return folder
 
 
