@@ -23,11 +23,13 @@ from transformer_nb.train.callbacks import Checkpointing
 from transformer_nb.train.trainer import Trainer, TrainingConfig
 from transformer_nb.transformer import Transformer, preset
 
+VOCAB = 37_000
+
 
 def trainer_of(name, out):
     "A trainer in the middle of a run: weights, and an optimizer that has made a step."
     cfg = TrainingConfig(steps=10, device='cpu')
-    trainer = Trainer(Transformer(preset(name, vocab_size=37_000)), train=[([5, 6], [7, 8])], cfg=cfg, out=out,
+    trainer = Trainer(Transformer(preset(name, vocab_size=VOCAB)), train=[([5, 6], [7, 8])], cfg=cfg, out=out,
         callbacks=[Checkpointing()])
     for p in trainer.model.parameters(): p.grad = torch.full_like(p, 1e-3)
     trainer.optimizer.step()
@@ -81,6 +83,7 @@ def main():
     experiment.option('--presets', nargs='+', default=['base', 'big'])
     experiment.option('--rounds', type=int, default=3)
     args = experiment.begin(presets=['tiny'], rounds=1)
+    if args.tiny: globals().update(VOCAB=500)
     dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)  # async_save wants one
     for name in args.presets:
         row = measure(name, args.rounds)

@@ -133,7 +133,7 @@ def main():
     experiment.option('--device', default='auto')
     args = experiment.begin(device='cpu')
     if args.tiny:
-        RECIPE.update(steps=2, marks=[1, 2], lists_per_length=2)
+        RECIPE.update(steps=2, marks=[1, 2], lists_per_length=2, lengths=[2, 6])
         globals().update(RUNS=[(name, state, factor, 1) for name, state, factor, _ in RUNS[:3]])
     device, most = default_device(args.device), max(run[-1] for run in RUNS)
     experiment.facts['seeds'] = list(range(most))

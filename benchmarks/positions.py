@@ -117,7 +117,7 @@ def main():
     experiment = Experiment(__file__, __doc__)
     experiment.option('--seeds', type=int, default=5)
     args = experiment.begin(seeds=1)
-    if args.tiny: globals().update(STEPS={'before': 20, 'copy': 20})
+    if args.tiny: globals().update(STEPS={'before': 4, 'copy': 4}, LENGTHS=(SHORTEST, TEST))
     recipe = {'steps': STEPS, 'rate': RATE, 'seeds': seeds(args), 'longest': LONGEST, 'lengths': list(LENGTHS)}
     experiment.grid(recipe, [{'task': task, 'kind': kind, 'seed': seed} for task, kinds in KINDS.items()
                              for kind in kinds for seed in seeds(args)], run)

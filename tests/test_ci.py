@@ -27,21 +27,22 @@ MODULE = "import pytest\npytest.importorskip('nowhere')\n"
 ENV = {name: value for name, value in os.environ.items() if not re.match('CI$|TNB_HAS|PYTEST', name)}
 
 
-@pytest.mark.parametrize('text, environ, status, workers', [
-    (FILE.format('no time'), {}, 0, 0),
-    (FILE.format('no time'), {'CI': 'true'}, 1, 0),
-    (FILE.format('no time'), {'CI': 'true'}, 1, 1),  # xdist's worker sees the skip, the run must fail
-    (FILE.format('no Chromium'), {'CI': 'true'}, 0, 0),
-    (FILE.format('no Chromium'), {'CI': 'true', 'TNB_HAS': 'node chromium'}, 1, 0),
-    (MODULE, {'CI': 'true'}, 1, 1)])
-def test_a_skip_must_be_expected(text, environ, status, workers, tmp_path):
-    (tmp_path/'test_it.py').write_text(text)
+@pytest.mark.parametrize('files, environ, status, workers', [
+    ({'it': FILE.format('no time')}, {}, 0, 0),
+    ({'it': FILE.format('no time')}, {'CI': 'true'}, 1, 0),
+    ({'it': FILE.format('no Chromium')}, {'CI': 'true'}, 0, 0),
+    ({'it': FILE.format('no Chromium')}, {'CI': 'true', 'TNB_HAS': 'node chromium'}, 1, 0),
+    # xdist's worker sees the skips, the run must fail
+    ({'it': FILE.format('no time'), 'whole': MODULE}, {'CI': 'true'}, 1, 1)])
+def test_a_skip_must_be_expected(files, environ, status, workers, tmp_path):
+    for name, text in files.items(): (tmp_path/f'test_{name}.py').write_text(text)
     (tmp_path/'test_other.py').write_text('def test_works(): pass\n')
     command = [sys.executable, '-m', 'pytest', '-p', 'xdist', '-p', 'skips', '-n', str(workers), '-c', os.devnull, '.']
     env = ENV | environ | {'PYTHONPATH': str(ROOT/'tests'), 'PYTEST_DISABLE_PLUGIN_AUTOLOAD': '1'}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == status, done.stdout
-    assert ('test_it.py' in done.stdout.partition('reasons that are not expected')[2]) == bool(status)
+    named = done.stdout.partition('reasons that are not expected')[2]
+    for name in files: assert (f'test_{name}.py' in named) == bool(status), done.stdout
 
 
 def test_each_reason_in_the_tests_is_known():
@@ -189,15 +190,18 @@ def test_it():
 """
 
 
-@pytest.mark.parametrize('mark, module, said', [
-    ('', 'elsewhere', '1 passed'), ('', 'transformer_nb.core', 'DeprecationWarning: old'),
-    ('@pytest.mark.slwo', 'elsewhere', "'slwo' not found"), ('@pytest.mark.xfail', 'elsewhere', 'XPASS(strict)')])
-def test_pytest_is_strict(mark, module, said, tmp_path):
+def test_pytest_is_strict(tmp_path):
     "A marker nobody knows, an expected failure that is none, a warning of our own code."
-    (tmp_path/'test_it.py').write_text(STRICT.format(mark, module))
-    command = [sys.executable, '-m', 'pytest', '-c', ROOT/'pyproject.toml', '--rootdir=.', 'test_it.py']
+    files = {'fine': ('', 'elsewhere', 'PASSED test_fine.py::test_it'),
+             'ours': ('', 'transformer_nb.core', 'FAILED test_ours.py::test_it - DeprecationWarning: old'),
+             'mark': ('@pytest.mark.slwo', 'elsewhere', "'slwo' not found"),
+             'xfail': ('@pytest.mark.xfail', 'elsewhere', 'FAILED test_xfail.py::test_it - [XPASS(strict)]')}
+    for name, (mark, module, _) in files.items(): (tmp_path/f'test_{name}.py').write_text(STRICT.format(mark, module))
+    command = [sys.executable, '-m', 'pytest', '-c', ROOT/'pyproject.toml', '--rootdir=.', '-rA',
+               '--continue-on-collection-errors', *(f'test_{name}.py' for name in files)]
     done = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True)
-    assert said in done.stdout + done.stderr and (done.returncode == 0) == ('passed' in said), done.stdout
+    assert done.returncode == 1, done.stdout
+    for *_, said in files.values(): assert said in done.stdout, done.stdout
 
 
 @pytest.mark.skipif(not shutil.which('make'), reason='there is no program make')

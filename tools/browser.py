@@ -25,7 +25,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def served(folder):
     "The address at which a folder can be seen."
     server = ThreadingHTTPServer(("localhost", 0), partial(Quiet, directory=folder))
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=[.02], daemon=True).start()  # so often it looks whether it is to end
     try:
         yield f"http://localhost:{server.server_port}"
     finally:

@@ -23,12 +23,14 @@ const rounded = v => {
 // Wx + b. The rows of W are whole numbers from −127 to 127 with one scale each; x is rounded to steps of 1/63 of its
 // largest number, as the package does with int8=True.
 const linear = ({W, scale, bias}, x) => {
-  const unit = largest(x), whole = Int8Array.from(x, v => rounded(v/unit*63))
-  return Float32Array.from(scale, (s, row) => {
+  const n = x.length, unit = largest(x), whole = Int8Array.from(x.map(v => rounded(v/unit*63)))
+  const out = new Float32Array(scale.length)
+  for (let row = 0, at = 0; row < out.length; row++) {
     let sum = 0
-    for (let i = 0, at = row*x.length; i < x.length; i++) sum += W[at + i]*whole[i]
-    return sum*s/63*unit + (bias ? bias[row] : 0)
-  })
+    for (let i = 0; i < n; i++) sum += W[at++]*whole[i]
+    out[row] = sum*scale[row]/63*unit + (bias ? bias[row] : 0)
+  }
+  return out
 }
 
 const softmax = scores => {
