@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import TORCH, two_processes
+from conftest import TORCH, script, two_processes
 
 from transformer_nb import checkpoints, files as files_module
 from transformer_nb.core import DiskError, InputError, MemoryFull
@@ -410,24 +412,29 @@ def save_all(folder):
 
 
 def child(code, folder):
-    "Run code beside this file in a process of its own."
-    env = os.environ | {'OMP_NUM_THREADS': '1', 'PYTHONPATH': os.path.dirname(__file__)}
-    return subprocess.run([sys.executable, '-c', code], cwd=folder, capture_output=True, text=True, env=env)
+    "Run code beside this file in a process of its own: exit code and output."
+    with TemporaryDirectory() as place:
+        file = Path(place)/'code.py'
+        file.write_text(f'import sys\nsys.path.append({os.path.dirname(__file__)!r})\n{code}')
+        return script(file, cwd=folder)
 
 
 @pytest.mark.skipif(sys.platform == 'win32', reason='no limits on files')
 def test_files_may_not_grow(ckpt, tmp_path):
     before = files(ckpt)
-    done = child("""
+    status, log = child("""
 import resource
 from pathlib import Path
 from test_checkpoints import save_all
+before, lines = resource.getrlimit(resource.RLIMIT_FSIZE), []
 for limit in (20_000, 100):  # it fails at the weights; at config.json
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    print(*save_all(Path('.').resolve()), sep='\\n')
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    lines += save_all(Path('.').resolve())
+resource.setrlimit(resource.RLIMIT_FSIZE, before)  # what is printed goes into a file, too
+print(*lines, sep='\\n')
 """, tmp_path)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    lines = done.stdout.splitlines()
+    assert status == 0, log
+    lines = log.splitlines()
     assert [line.split(':')[0] for line in lines] == [str(tmp_path/'ckpt'), str(tmp_path/'new')]*2
     for line in lines: assert 'File too large' in line and 'make room' in line
     assert files(ckpt) == before and [f.name for f in tmp_path.iterdir()] == ['ckpt']
@@ -530,7 +537,7 @@ rename = os.replace
 os.replace = lambda a, b: os._exit(7) if str(a).endswith('.tmp') else rename(a, b)   # as if the power went
 checkpoints.save('ckpt', make(1))
 """
-    assert child(code, tmp_path).returncode == 7
+    assert child(code, tmp_path)[0] == 7
     assert not ckpt.exists() and sorted(f.name for f in tmp_path.iterdir()) == ['.ckpt.old', '.ckpt.tmp']
     assert files(tmp_path/'.ckpt.old') == before
     back = checkpoints.load(ckpt)  # the old one is found

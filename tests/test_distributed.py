@@ -52,6 +52,7 @@ def alone(tmp_path_factory): return train(tmp_path_factory.mktemp('alone'), 6)
 def test_two_processes_are_one(alone, tmp_path): assert_same(train(tmp_path, 6, processes=2), alone)
 
 
+@pytest.mark.slow  # a run that is resumed has whole weights, too: see below
 @pytest.mark.skipif(
     TORCH < (2, 9), reason='on a CPU, sharding fails in torch 2.6, and doubles the gradients in 2.7 and 2.8'
 )

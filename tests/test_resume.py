@@ -23,10 +23,10 @@ from transformer_nb.transformer import Transformer, preset
 
 pytestmark = pytest.mark.long(30)  # all: most go on from the same two runs
 
-STEPS = 28
+STEPS = 16
 WORDS = 'a the dog cat bird house sees likes finds green small old and near under'.split()
 SETTINGS = ('--vocab-size 60 --batch-tokens 128 --grad-accum-steps 2 --warmup 20 --lr-scale 0.3 --max-len 64 '
-            '--save-every 4 --device cpu --seed 3').split()
+            '--save-every 4 --average-last 3 --device cpu --seed 3').split()
 
 
 @pytest.fixture(scope='module')
@@ -116,7 +116,7 @@ def test_killed_several_times_same_bits(times, data, whole, tmp_path):
 def stopped_once(data, tmp_path_factory):
     "A run that was stopped before its end."
     out = tmp_path_factory.mktemp('stopped')/'run'
-    assert strike(data, out, 16, signal.SIGTERM)[0] == 143
+    assert strike(data, out, 8, signal.SIGTERM)[0] == 143
     return out
 
 
@@ -281,7 +281,7 @@ def test_stopped_at_any_step(tmp_path, last):
 def test_auto_begins_and_goes_on(data, whole, tmp_path):
     "The same command whenever the machine comes back: before the first checkpoint, after some, after the end."
     out = tmp_path/'run'
-    for step in (2, 16):
+    for step in (2, 8):
         assert strike(data, out, step, signal.SIGKILL, '--resume', 'auto')[0] == -9
         assert bool(checkpoints.steps(out)) == (step > 2)
     for _ in range(2):

@@ -67,10 +67,21 @@ def pyright(*options):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
-def test_pyright_accepts_the_public_face():
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    "A program with two mistakes, and what pyright says of it and of tests/typing: both at once, for it reads torch."
+    program = tmp_path_factory.mktemp("program") / "wrong.py"
+    program.write_text("from transformer_nb.decode.search import BeamSearch\n"
+                       "from transformer_nb.parts.inference import KVCache\n\n"
+                       "def f(s: BeamSearch, c: KVCache):\n    s.run(1)\n    c.reordr\n")
+    return program, pyright("tests/typing", program)
+
+
+def test_pyright_accepts_the_public_face(found):
     "tests/typing says what is right for its users, and what must be refused."
-    done = pyright("tests/typing")
-    assert done.returncode == 0, done.stdout + done.stderr
+    program, done = found
+    errors = [line for line in done.stdout.splitlines() if " - error: " in line and f"{program}:" not in line]
+    assert not errors and done.returncode == 1 and "2 errors" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.slow  # a quarter of a minute; the continuous integration asks for it in every run
@@ -79,11 +90,7 @@ def test_pyright_accepts_the_package():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_pyright_reads_the_package(tmp_path):
-    "Or the test above would see nothing: methods of whole classes are known, with what they take and give."
-    program = tmp_path / "wrong.py"
-    program.write_text("from transformer_nb.decode.search import BeamSearch\n"
-                       "from transformer_nb.parts.inference import KVCache\n\n"
-                       "def f(s: BeamSearch, c: KVCache):\n    s.run(1)\n    c.reordr\n")
-    done = pyright(program)
-    assert done.returncode == 1 and "2 errors" in done.stdout, done.stdout + done.stderr
+def test_pyright_reads_the_package(found):
+    "Or the tests above would see nothing: methods of whole classes are known, with what they take and give."
+    program, done = found
+    assert f"{program}:5:" in done.stdout and f"{program}:6:" in done.stdout, done.stdout + done.stderr
