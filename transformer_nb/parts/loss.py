@@ -69,11 +69,11 @@ def projected_loss(
     W:Tensor,             # The shared embedding matrix, shape (V, d_model)
     targets:Tensor,       # Right tokens, shape (t,), int64
     smoothing:float=.1,   # ε_ls
-    chunk:int|None=None,  # Tokens at a time; by default 1,024, of a vocabulary above 4,096 half, on a GPU 8,192
+    chunk:int|None=None,  # Tokens at a time; by default 1,024, of a vocabulary above 4,096 half, on a GPU 2,048
     compiled:bool=False   # By torch.compile (needs a C++ compiler), where gradients are asked for?
 ) -> tuple[Tensor, Tensor]: # Mean loss to minimise, and mean negative log-likelihood, both in nats per token
     "`smoothed_loss` of x Wᵀ without ever holding all logits; the same value and gradients."
-    if chunk is None: chunk = 8192 if x.is_cuda else 1024 if len(W) <= 4096 else 512
+    if chunk is None: chunk = 2048 if x.is_cuda else 1024 if len(W) <= 4096 else 512
     if torch.is_grad_enabled():
         return _ProjectedLoss.apply(x, W, targets, smoothing, chunk, _compiled() if compiled else _of_logits)
     chunks = zip(x.split(chunk), targets.split(chunk))
