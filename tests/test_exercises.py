@@ -264,6 +264,11 @@ def test_numbers_are_numbers_in_every_exercise(kind):
         assert (found := ex.check(e.id, answer, seed=1)).right, found
 
 
+def test_a_truth_is_no_number():
+    assert ex.allclose(True, True) and ex.allclose([1], [1.])
+    assert not ex.allclose(True, 1) and not ex.allclose(1., True) and not ex.allclose([0], [False])
+
+
 def test_an_answer_leaves_the_next_one_its_model():
     "A model in training mode drops units, and the models of the exercises are made once."
     def in_training(model): return model.train().cfg.max_len
