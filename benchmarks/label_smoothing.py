@@ -1,6 +1,6 @@
 """Label smoothing: perplexity against BLEU (paper §5.4 and Table 3, row D), on the built-in corpus.
 
-    python benchmarks/label_smoothing.py                  # 15 runs of 700 steps: about 42 minutes on one CPU core
+    python benchmarks/label_smoothing.py                  # 15 runs of 700 steps: about 44 minutes on one CPU core
 
 Trains the model of `make demo` with ε 0, 0.1 and 0.2 and five seeds each, and writes results/label_smoothing.json,
 which the lesson on regularization reads; a start with more seeds adds them. Perplexity and accuracy are those of the
