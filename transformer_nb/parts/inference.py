@@ -261,7 +261,7 @@ class FewerThreads:
 
     def settle(self):
         "Which way was quicker? For a while it is the way."
-        with_all, with_one = (sum(sorted(self.trial[alone])[:-1]) for alone in (False, True))  # but for the slowest
+        with_all, with_one = (median(self.trial[alone]) for alone in (False, True))
         self.alone, self.trial, self.settled = with_one < .7*with_all, None, perf_counter() + PAUSE
 
 # %% ../../nbs/parts/04_inference.ipynb #4d833cc3
@@ -334,7 +334,8 @@ class Inference:
         check_table('source', src)  # that padding stands on the right, its Packing sees
         x, source = embed_packed(self.model, src, source=True)
         with self.threads(): memory = packed_memory(self.model, x, source)
-        padding = torch.where(source.real[:, None, None], 0., float('-inf')).to(memory.dtype)
+        hidden = ~source.real & source.real.any(1, keepdim=True)  # of a row of padding alone nothing: it is all zeros
+        padding = torch.where(hidden[:, None, None], float('-inf'), 0.).to(memory.dtype)
         def of_memory(attention):
             _, *packed = attention.project(None, memory, memory)
             return [*(source.unpack_heads(heads).contiguous() for heads in packed), padding]

@@ -77,6 +77,7 @@ def projected_loss(
     if torch.is_grad_enabled():
         return _ProjectedLoss.apply(x, W, targets, smoothing, chunk, _compiled() if compiled else _of_logits)
     chunks = zip(x.split(chunk), targets.split(chunk))
-    sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W), y, smoothing)) for part, y in chunks]
+    dtype = torch.promote_types(x.dtype, torch.float32)  # logits of 16 bits are summed up in 32, as with gradients
+    sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W).to(dtype), y, smoothing)) for part, y in chunks]
     loss, nll = sum(sums, torch.zeros(()))/len(x)
     return loss, nll

@@ -20,7 +20,7 @@ from ..attention import attention, causal_mask, fused_attention
 from ..config import check_pairs, count_real
 from ..multihead import MultiHeadAttention
 from .exchange import StandIn, exchange
-from ..transformer import Transformer
+from ..transformer import DecoderLayer, EncoderLayer, Transformer
 from ..variants import side
 
 # %% ../../nbs/parts/02_packing.ipynb #6a9a12a2
@@ -140,6 +140,10 @@ def embed_packed(
     packing, (embedding, positions) = Packing(ids != model.cfg.pad_id, count), side(model, source)
     return model.dropout(packing.pack(positions(embedding(ids)))), packing
 
+def _takes_rows(layer):
+    "Is it one of the paper's layers? One of another kind may look at neighbours, and is given tables."
+    return type(layer).forward in (EncoderLayer.forward, DecoderLayer.forward)
+
 def packed_memory(
     model:Transformer, # With `PackedAttention` in its encoder
     x:Tensor,          # Embedded source tokens, sentence after sentence, shape (t, d_model)
@@ -147,7 +151,8 @@ def packed_memory(
 ) -> Tensor:           # Memory, same shape
     "What `encode` gives at the real source tokens; no layer computes padding."
     itself = PackedMask(source, source)
-    for layer in model.encoder: x = layer(x, itself)
+    for layer in model.encoder:
+        x = layer(x, itself) if _takes_rows(layer) else source.pack(layer(source.unpack(x), itself.mask))
     return model.encoder_norm(x)
 
 def packed_decoder_states(
@@ -162,5 +167,7 @@ def packed_decoder_states(
     (x, source), (y, target) = embed_packed(model, src, counts[0], source=True), embed_packed(model, tgt, counts[1])
     memory = packed_memory(model, x, source)
     causal, of_source = PackedMask(target, target, True), PackedMask(target, source)
-    for layer in model.decoder: y = layer(y, memory, causal, of_source)
+    for layer in model.decoder:
+        if _takes_rows(layer): y = layer(y, memory, causal, of_source)
+        else: y = target.pack(layer(target.unpack(y), source.unpack(memory), causal.mask, of_source.mask))
     return model.decoder_norm(y)
