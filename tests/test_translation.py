@@ -3,7 +3,9 @@ import random
 import threading
 from contextlib import nullcontext
 from threading import Barrier, Event
+from urllib.error import URLError
 
+import numpy as np
 import pytest
 import sacrebleu
 import torch
@@ -200,6 +202,17 @@ def test_a_str_gives_a_str_and_a_list_a_list(translator):
     assert translator.translate('') == '' and translator.nbest('') == [('', 0., [])]
     with pytest.raises(TypeError, match='put the sentence into a list'): translator.encode(text)
     with pytest.raises(InputError, match='1 texts and 2 translations'): translator.score(text, many)
+
+
+def test_texts_may_come_one_by_one(copier):
+    texts = SENTENCES[:3]
+    assert copier.translate(iter(texts)) == copier.translate(texts)
+    assert copier.align(iter(texts)) == copier.align(texts)
+
+
+def test_a_seed_of_numpy_is_a_whole_number(translator):
+    assert translator.sample(SENTENCES[0], seed=np.int64(4)) == translator.sample(SENTENCES[0], seed=4)
+    with pytest.raises(InputError, match='seed 1.5 must be a whole number'): translator.sample('a dog', seed=1.5)
 
 
 def test_no_translation_is_longer_than_it_may_be(translator):
@@ -456,6 +469,18 @@ def test_score_is_sacrebleus():
 def test_unequal_numbers_of_lines_are_refused(function):
     with pytest.raises(InputError, match='2 translations, but 1 references'): function(['a', 'b'], ['a'])
     with pytest.raises(InputError, match='nothing to score'): function([], [])
+
+
+@pytest.mark.parametrize('function', [score, lambda h, r: compare(h, h, r), lambda h, r: compare([h], [h], r)])
+def test_a_str_is_no_list_of_lines(function):
+    "Its characters would be the lines."
+    with pytest.raises(TypeError, match='put a single one into a list'): function('a dog', 'a cat')
+
+
+def test_a_tokenizer_that_cannot_be_downloaded_is_told(monkeypatch):
+    def offline(**_): raise URLError('Name or service not known')
+    monkeypatch.setattr(sacrebleu, 'BLEU', offline)
+    with pytest.raises(InputError, match="tokenizer 'flores200': .* cannot download"): score(['a'], ['a'], tokenize='flores200')
 
 
 def test_compare():

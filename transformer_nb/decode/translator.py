@@ -11,6 +11,7 @@ __all__ = ['TooLong', 'Translation', 'Translator']
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 from threading import Barrier, Lock
 from typing import Any, NamedTuple, Self
@@ -149,7 +150,7 @@ class Translator:
         max_new_tokens:int|None=None # Tokens of a translation at most; None: those of its text and 50 more (§6.1)
     ) -> Any:                  # A translation without newlines, or a list with one for each text, same order
         "Draw a translation of each text at random; raises `InputError` for settings that make no sense."
-        if not isinstance(seed, int):
+        if not isinstance(seed, Integral):
             raise InputError(f"seed {seed!r} must be a whole number; draw again with another one")
         def search(rows):
             src = pad(rows, self.device, self.cfg.pad_id)
@@ -186,8 +187,9 @@ class Translator:
         translations:str|list|None=None # Its translation, or one for each, same order; None: the model's own
     ) -> Any:                           # Its Alignment, or a list of them: words are what stands between spaces
         "Links by the heads reaching most source words; raises `InputError` if a side has more, `TooLong` as `encode`."
-        if translations is None: translations = self.translate(texts)
-        pairs = self._pairs(_listed(texts), _listed(translations))
+        sentences = _listed(texts)
+        if translations is None: translations = self.translate(sentences)
+        pairs = self._pairs(sentences, _listed(translations))
         return _as_asked(texts, [align_words(self.maps(source, target[:-1])) for source, target in pairs])
 
     def attention(self,
