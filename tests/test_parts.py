@@ -8,6 +8,7 @@ from torch import nn
 from transformer_nb.core import InputError
 from transformer_nb.data.batching import make_batch, pad
 from transformer_nb.decode.search import greedy
+from transformer_nb.embeddings import Embedding
 from transformer_nb.experiments.table2 import build_model
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.parts.exchange import FastDropout, exchange, kind_of, with_fast_dropout
@@ -195,6 +196,38 @@ def test_a_layer_that_looks_at_neighbours_sees_its_own_sentence():
     model.decoder[0] = OtherDecoderLayer(model.cfg).double().eval()
     plain = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
     torch.testing.assert_close(batch_loss(with_packed_attention(model), batch), plain, rtol=0, atol=1e-12)
+
+
+# --- models of another kind
+
+class Louder(Transformer):
+    def embed(self, ids, start=0, source=False): return 3*super().embed(ids, start, source)
+
+class Doubled(Transformer):
+    def encode(self, src): return 2*super().encode(src)
+    def forward(self, src, tgt): return self.embedding.logits(self.decode(tgt, self.encode(src), src))
+
+class Unsmoothed(Transformer):
+    def loss(self, src, tgt_in, targets):
+        real = targets != self.cfg.pad_id
+        nll = nn.functional.cross_entropy(self(src, tgt_in)[real], targets[real])
+        return nll, nll
+
+class Negated(Embedding):
+    def logits(self, x): return -super().logits(x)
+
+def with_other_logits(cfg):
+    model = Transformer(cfg)
+    model.embedding = Negated(cfg.vocab_size, cfg.d_model)
+    return model
+
+@pytest.mark.parametrize('kind', [Louder, Doubled, Unsmoothed, with_other_logits])
+def test_a_model_that_computes_otherwise_is_trained_as_it_computes(kind):
+    "Its packed loss would be another model's."
+    torch.manual_seed(0)
+    model, batch = kind(make().cfg).double(), make_batch(PAIRS)
+    expected = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    torch.testing.assert_close(batch_loss(with_packed_attention(model), batch), expected)
 
 
 # --- the trainer puts them in place

@@ -1,4 +1,5 @@
 "The Translator: any text in, one line out for each; and the scores."
+import pickle
 import random
 import threading
 from contextlib import nullcontext
@@ -208,6 +209,13 @@ def test_texts_may_come_one_by_one(copier):
     texts = SENTENCES[:3]
     assert copier.translate(iter(texts)) == copier.translate(texts)
     assert copier.align(iter(texts)) == copier.align(texts)
+
+
+def test_a_sentence_that_is_too_long_is_told_by_another_process():
+    "A pool waits for ever for an error that cannot be sent."
+    error = TooLong(2, 3000, 1024)
+    twin = pickle.loads(pickle.dumps(error))
+    assert (str(twin), twin.index) == (str(error), 2) and 'sentence 3: 3,000 tokens' in str(twin)
 
 
 def test_a_seed_of_numpy_is_a_whole_number(translator):

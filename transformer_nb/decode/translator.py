@@ -55,9 +55,12 @@ class TooLong(InputError):
         length:int,  # Its tokens, EOS included
         most:int     # The model's max_len
     ):
+        super().__init__(index, length, most)  # by which another process makes it again
         self.index = index
-        super().__init__(f"sentence {index + 1}: {length:,} tokens do not fit the model's max_len {most:,}: "
-                         "split the text")
+
+    def __str__(self):
+        index, length, most = self.args
+        return f"sentence {index + 1}: {length:,} tokens do not fit the model's max_len {most:,}: split the text"
 
 class Translation(NamedTuple):
     "A translation and what the model thinks of it."

@@ -26,14 +26,13 @@ from torch.jit import TracerWarning  # pyright: ignore[reportPrivateImportUsage]
 
 from ..config import check_table
 from ..core import InputError, give_back_memory
-from ..embeddings import Embedding
 from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
 from .exchange import exchange, kind_of
 from .kernels import linear_of, prepared_linear
-from .packing import PackedAttention, embed_packed, packed_memory
+from .packing import PackedAttention, embed_packed, own_way, packed_memory
 from ..transformer import DecoderLayer, Transformer
-from ..variants import SmoothFeedForward, UntiedEmbedding
+from ..variants import SmoothFeedForward
 
 # %% ../../nbs/parts/04_inference.ipynb #88911417
 class Past(NamedTuple):
@@ -87,11 +86,7 @@ def _prepare_layer(layer, int8):
 def _check(model):
     "Raises `InputError`, naming the sub-module, for a model that decoding would not follow."
     remedy = 'call the model itself instead of decoding with it'
-    for name in ('embed', 'encode', '_encode', 'decode', '_decode', 'forward'):
-        if getattr(type(model), name) is not getattr(Transformer, name):
-            raise InputError(f"the model: {type(model).__name__} has {name} of its own: {remedy}")
-    if type(model.embedding).logits not in (Embedding.logits, UntiedEmbedding.logits):
-        raise InputError(f"embedding: {type(model.embedding).__name__} computes logits of its own: {remedy}")
+    if way := own_way(model): raise InputError(f"{way}: {remedy}")
     for name, m in model.named_modules():
         if isinstance(m, CachedAttention):
             raise InputError("the model's matrices were given up when it was prepared: load it again")

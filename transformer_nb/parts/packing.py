@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/parts/packing.html.md"""
 
 # %% auto #0
 __all__ = ['SHORT', 'Packing', 'PackedMask', 'attend_packed', 'PackedAttention', 'with_packed_attention', 'embed_packed',
-           'packed_memory', 'packed_decoder_states']
+           'own_way', 'packed_memory', 'packed_decoder_states']
 
 # %% ../../nbs/parts/02_packing.ipynb #62e362d0
 from functools import cache
@@ -18,10 +18,11 @@ from torch import Tensor
 
 from ..attention import attention, causal_mask, fused_attention
 from ..config import check_pairs, count_real
+from ..embeddings import Embedding
 from ..multihead import MultiHeadAttention
 from .exchange import StandIn, exchange
 from ..transformer import DecoderLayer, EncoderLayer, Transformer
-from ..variants import side
+from ..variants import UntiedEmbedding, side
 
 # %% ../../nbs/parts/02_packing.ipynb #6a9a12a2
 class Packing:
@@ -139,6 +140,16 @@ def embed_packed(
     "`embed`, and of it the real tokens: dropout draws no random numbers for padding."
     packing, (embedding, positions) = Packing(ids != model.cfg.pad_id, count), side(model, source)
     return model.dropout(packing.pack(positions(embedding(ids)))), packing
+
+def own_way(
+    model:Transformer # Perhaps of a subclass
+) -> str:             # What it computes otherwise than `Transformer`; '' if nothing
+    "What neither packing nor decoding with a cache would follow."
+    for name in ('embed', 'encode', '_encode', 'decode', '_decode', 'forward'):
+        if getattr(type(model), name) is not getattr(Transformer, name):
+            return f'the model: {type(model).__name__} has {name} of its own'
+    if type(model.embedding).logits in (Embedding.logits, UntiedEmbedding.logits): return ''
+    return f'embedding: {type(model.embedding).__name__} computes logits of its own'
 
 def _takes_rows(layer):
     "Is it one of the paper's layers? One of another kind may look at neighbours, and is given tables."
