@@ -73,14 +73,12 @@ def _plain(m):
     ours = type(m).__module__.startswith(('transformer_nb.', 'torch.nn.modules.', __name__))
     return ours and not m._forward_hooks and not m._forward_pre_hooks
 
-def _is_matrix(m): return type(m) is nn.Linear and _plain(m)
-
 def _prepare_layer(layer, int8):
     "Exchange the plain matrices of a layer's attentions and feed-forward networks."
     for part in list(layer.modules()):
         if kind_of(part) not in (MultiHeadAttention, FeedForward, SmoothFeedForward): continue
         for name, m in part.named_children():
-            if _is_matrix(m): setattr(part, name, prepared_linear(m, int8))
+            if type(m) is nn.Linear and _plain(m): setattr(part, name, prepared_linear(m, int8))
 
 # %% ../../nbs/parts/04_inference.ipynb #6389b1f5
 def _check(model):
@@ -202,16 +200,20 @@ class KVCache:
 LITTLE = 2**18  # multiplications that one thread has done before several have shared them out
 
 @contextmanager
-def enough_threads(
-    work:int # Multiplications in the product of all rows with one matrix
-):
-    "In this block one thread, if several would mostly wait for each other."
+def _one_thread(wanted):
+    "In this block one thread, if it is wanted."
     n = torch.get_num_threads()
-    alone = n > 1 and work < LITTLE  # where it is one already, the number for threads that begin later stays
+    alone = n > 1 and wanted  # where it is one already, the number for threads that begin later stays
     if alone: torch.set_num_threads(1)
     try: yield
     finally:
         if alone: torch.set_num_threads(n)
+
+def enough_threads(
+    work:int # Multiplications in the product of all rows with one matrix
+):
+    "In this block one thread, if several would mostly wait for each other."
+    return _one_thread(work < LITTLE)
 
 LATEST, PAUSE = 5, 30  # steps whose median is looked at; seconds until it is looked at again
 _WATCHING = Lock()  # several threads may decode with one model, each with threads of its own
@@ -226,15 +228,11 @@ class FewerThreads:
     @contextmanager
     def __call__(self):
         "Around a step on the CPU."
-        n, alone = torch.get_num_threads(), self.alone
-        if alone: torch.set_num_threads(1)
-        began, used = perf_counter(), process_time()
-        try: yield
-        finally:
-            if alone: torch.set_num_threads(n)
-            took = perf_counter() - began
-            if n > 1 and perf_counter() > self.settled:
-                with _WATCHING: self.watch(took, (process_time() - used)/took, n, alone)
+        n, alone, began, used = torch.get_num_threads(), self.alone, perf_counter(), process_time()
+        with _one_thread(alone): yield
+        took = perf_counter() - began
+        if n > 1 and perf_counter() > self.settled:
+            with _WATCHING: self.watch(took, (process_time() - used)/took, n, alone)
 
     def watch(self,
         took:float,  # Seconds of a step
