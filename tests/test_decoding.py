@@ -438,7 +438,7 @@ def test_threads_are_compared_step_by_step():
     threads = inference_module.FewerThreads()
     threads.trial = {False: [.1]*8, True: [.1]*4}
     threads.watch(.1, 2., 2, True)
-    assert threads.trial is None and not threads.alone
+    assert not threads.trial and not threads.alone
 
 
 @pytest.mark.parametrize('alpha, ids, score', [(0., [], log(.55)), (1., [3, 4, 5], log(.45)*6/9)])

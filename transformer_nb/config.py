@@ -148,8 +148,8 @@ def check_mask(
     kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
     if mask is None or kind == torch.bool: return
     raise TypeError(
-        f"a mask is a boolean tensor, True = may attend, and not {kind}: write mask.bool() (or mask > 0) where 1 stands "
-        "for it, mask == 0 where a mask is added to the scores"
+        f"a mask is a boolean tensor, True = may attend, and not {kind}: write mask.bool() (or mask > 0) where 1 "
+        "stands for it, mask == 0 where a mask is added to the scores"
     )
 
 def check_keys(

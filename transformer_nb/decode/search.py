@@ -41,7 +41,7 @@ def max_lengths(
     return ((src != model.cfg.pad_id).sum(1) + extra).clamp(1, most)
 
 # %% ../../nbs/decode/04_search.ipynb #a12450e5
-_NO_NUMBERS = ("the model's scores are no numbers (NaN): take an earlier checkpoint, or float32 if it computes in 16 bits")
+_NO_NUMBERS = "the model's scores are no numbers (NaN): take an earlier checkpoint, or float32 in place of 16 bits"
 
 @torch.inference_mode()
 @own_precision()
@@ -63,7 +63,7 @@ def _one_by_one(model, src, max_new_tokens, choose):
         order = cache.drop_finished(torch.tensor(going, device=src.device))
         alive, ids = alive[order], ids[order]
         rows = alive.tolist()
-    if scores.isnan().any(): raise InputError(_NO_NUMBERS)
+        if not rows and scores.isnan().any(): raise InputError(_NO_NUMBERS)  # asked once, at the end
     return [[token for token in row if token != eos] for row in outputs]
 
 def greedy(
@@ -249,7 +249,7 @@ def sample(
     if not 0 < temperature < inf: raise InputError(f"temperature {temperature} must be above 0, and finite")
     if top_k < 0: raise InputError(f"top_k {top_k} must be 0 (all tokens) or more")
     if not 0 < top_p <= 1: raise InputError(f"top_p {top_p} must be above 0 and at most 1")
-    seeds = [seed]*len(src) if isinstance(seed, Integral) else seed
+    seeds = [seed]*len(src) if isinstance(seed, (int, Integral)) else seed
     if len(seeds) != len(src):
         raise InputError(f"{len(seeds)} seeds for {len(src)} sentences: give one for each, or one for all")
     if len(src) == 0: return []

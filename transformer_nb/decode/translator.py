@@ -55,12 +55,11 @@ class TooLong(InputError):
         length:int,  # Its tokens, EOS included
         most:int     # The model's max_len
     ):
-        super().__init__(index, length, most)  # by which another process makes it again
-        self.index = index
+        self.index, self.made_of = index, (index, length, most)
+        super().__init__(f"sentence {index + 1}: {length:,} tokens do not fit the model's max_len {most:,}: "
+                         "split the text")
 
-    def __str__(self):
-        index, length, most = self.args
-        return f"sentence {index + 1}: {length:,} tokens do not fit the model's max_len {most:,}: split the text"
+    def __reduce__(self): return type(self), self.made_of  # sent by another process
 
 class Translation(NamedTuple):
     "A translation and what the model thinks of it."

@@ -222,7 +222,7 @@ class FewerThreads:
     "One thread for a while, where it is much quicker than all: where other programs have the cores."
     def __init__(self):
         self.alone, self.cores = False, []  # one thread now? the cores that the latest steps had
-        self.trial = None                   # the seconds of steps with all threads and with one, in turns
+        self.trial = {}                     # the seconds of steps with all threads and with one, in turns
         self.settled = 0.                   # nothing is looked at before this time
 
     @contextmanager
@@ -255,7 +255,7 @@ class FewerThreads:
     def settle(self):
         "Which way was quicker? For a while it is the way."
         with_all, with_one = (median(self.trial[alone]) for alone in (False, True))
-        self.alone, self.trial, self.settled = with_one < .7*with_all, None, perf_counter() + PAUSE
+        self.alone, self.trial, self.settled = with_one < .7*with_all, {}, perf_counter() + PAUSE
 
 # %% ../../nbs/parts/04_inference.ipynb #4d833cc3
 @contextmanager
