@@ -414,6 +414,12 @@ def test_a_row_of_padding_decodes_as_the_model():
     assert all(hyps for hyps in beam_search(model, src))
 
 
+def test_a_table_of_nothing_but_padding():
+    model, src = make(0), torch.zeros(2, 3, dtype=torch.long)
+    assert greedy(model, src, max_new_tokens=3) == greedy(model, pad([[], [5, EOS]]), max_new_tokens=3)[:1]*2
+    assert len(beam_search(model, src)) == 2
+
+
 def test_no_output_is_shorter_than_a_token():
     assert max_lengths(make(0), pad([[5, 6, EOS]]), extra=-9).tolist() == [1]
     assert len(beam_search(make(0), pad([[5, 6, EOS]]), extra=-9)[0]) == 1

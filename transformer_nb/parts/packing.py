@@ -31,11 +31,10 @@ class Packing:
         real:Tensor,        # Boolean, shape (b, n): True where a real token stands; padding only on the right
         count:int|None=None # Number of real tokens, if known: then nothing is checked, and no GPU is waited for
     ):
-        self.shape, self.real, flat = real.shape, real, real.flatten()
+        self.shape, self.real = real.shape, real
         t = count_real(real) if count is None else count
-        order = (~flat).int().argsort(stable=True)       # real tokens first, then padding
-        self.token_index, self.padding = order[:t], order[t:]   # (t,), (b·n − t,): their cells in the flat table
-        self.token_of_cell = (flat.cumsum(0) - 1).clamp(0)       # (b·n,): number of the real token in each cell
+        order = (~real.flatten()).int().argsort(stable=True)  # real tokens first, then padding
+        self.token_index = order[:t]                          # (t,): their cells in the flat table
         self.cu_seqlens = F.pad(real.sum(1).cumsum(0), (1, 0)).int()  # (b+1,): cumulative lengths, the first is 0
 
     def pack(self,
@@ -48,7 +47,8 @@ class Packing:
         row:Tensor # Sequences end to end, shape (t, …)
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
-        return row.index_select(0, self.token_of_cell).index_fill_(0, self.padding, 0).unflatten(0, self.shape)
+        flat = row.new_zeros(self.real.numel(), *row.shape[1:])
+        return flat.index_copy_(0, self.token_index, row).unflatten(0, self.shape)
 
     def unpack_heads(self,
         heads:Tensor # A row of tokens for each head, shape (h, t, d)
