@@ -135,13 +135,13 @@ class BeamSearch:
         scores = self.scores()
         logp = scores.log_softmax(-1, dtype=wide(scores.dtype))
         best, token = logp.topk(min(2*self.k, logp.shape[-1]))   # no sentence needs more than 2k of one hypothesis
-        so_far = best.new_tensor([[logp] for beams in self.open for logp, _ in beams])
-        logp = ranking = (so_far + best).view(len(self.open), -1)
+        so_far = best.new_tensor([[total] for beams in self.open for total, _ in beams])
+        totals = ranking = (so_far + best).view(len(self.open), -1)  # a row for each sentence
         if any(self.greedy):
-            ranking = logp.clone()
+            ranking = totals.clone()
             ranking[self.greedy, 0] = inf
         index = ranking.topk(2*self.k)[1]
-        columns = logp.gather(1, index), index // best.shape[-1], token.view_as(logp).gather(1, index)
+        columns = totals.gather(1, index), index // best.shape[-1], token.view_as(totals).gather(1, index)
         return [[*zip(*rows)] for rows in zip(*(column.tolist() for column in columns))]
 
     def scores(self) -> Tensor: # Shape (b·k, V)

@@ -246,7 +246,7 @@ class FewerThreads:
             self.alone = not alone
             if min(map(len, self.trial.values())) >= LATEST: self.settle()
             return
-        self.alone = False  # a pause is over
+        self.alone = False  # if it was, the pause after a trial is over: all threads again, until cores seem missing
         if not alone: self.cores.append(cores)
         if len(self.cores) < LATEST: return
         if median(self.cores) < .75*n: self.trial = {False: [], True: []}
