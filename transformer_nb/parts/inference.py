@@ -283,9 +283,9 @@ def _check_int8(model):
     W = model.embedding.weight
     if W.device.type != 'cpu' or 'fbgemm' not in torch.backends.quantized.supported_engines:
         raise InputError(f"int8 decoding needs an x86 CPU, and the model is on {W.device}: "
-                         "leave int8 out, or choose the CPU")
+                         "leave int8 out, or choose such a CPU")
     if W.dtype != torch.float32:
-        raise InputError(f"int8 decoding takes a float32 model, not {W.dtype}: call model.float(), or leave int8 out")
+        raise InputError(f"int8 decoding takes a float32 model, not {W.dtype}: choose float32, or leave int8 out")
 
 class Inference:
     "A model prepared for decoding: its matrices exchanged for faster ones; later changes of the model do not reach it."
