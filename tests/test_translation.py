@@ -2,6 +2,7 @@
 import pickle
 import random
 import threading
+import time
 from contextlib import nullcontext
 from threading import Barrier, Event
 from urllib.error import URLError
@@ -377,6 +378,29 @@ def test_batches_really_run_side_by_side(copier, monkeypatch):
     try: _side_by_side(lambda rows: copier.search(rows, 1, 0., 1), [rows]*4, 2)
     finally: torch.set_num_threads(before)
     assert cores == [1]*4
+
+
+def test_two_that_begin_side_by_side_leave_the_number_of_cores(monkeypatch):
+    "While the first begins, one core is what every new thread would take, and the second would leave it so."
+    class Slow(Barrier):
+        def wait(self):
+            super().wait()
+            all_are_set.set()
+            time.sleep(.1)
+    monkeypatch.setattr(translator_module, 'Barrier', Slow)
+    all_are_set, before, found = Event(), torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        threads = [threading.Thread(target=_side_by_side, args=(lambda n: n, [1, 2], 2)) for _ in range(2)]
+        threads[0].start()
+        all_are_set.wait()
+        threads[1].start()
+        for thread in threads: thread.join()
+        later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+        later.start()
+        later.join()
+        assert found == [2]
+    finally: torch.set_num_threads(before)
 
 
 def test_an_error_in_one_batch_begins_no_further_one(copier):

@@ -29,22 +29,26 @@ from ..parts.inference import Inference, enough_threads, evaluating, inference, 
 from ..parts.look_inside import attention_maps
 
 # %% ../../nbs/decode/02_translator.ipynb #948fba55
+_BEGINNING = Lock()  # what one thread sets while it begins, another would take for the number of cores
+
 def _side_by_side(answer, batches, together):
     "The answers to batches, shared out to so many threads, each on one core."
-    cores, all_set = torch.get_num_threads(), Barrier(together + 1)
+    all_set = Barrier(together + 1)
     def one_core():
         torch.get_num_threads()  # before its first use a thread would take the default once more
         torch.set_num_threads(1)
         all_set.wait()
     pool = ThreadPoolExecutor(together, initializer=one_core)
     try:
-        found = pool.map(answer, batches)
-        all_set.wait()
-        torch.set_num_threads(cores)
+        with _BEGINNING:
+            cores = torch.get_num_threads()
+            try:
+                found = pool.map(answer, batches)
+                all_set.wait()
+            finally: torch.set_num_threads(cores)
         return list(found)
     finally:
         all_set.abort()
-        torch.set_num_threads(cores)
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C or an error no further batch begins
 
 # %% ../../nbs/decode/02_translator.ipynb #b16parts
