@@ -2,8 +2,9 @@
 import random
 from functools import cache
 from itertools import pairwise, product
-from math import log
+from math import inf, log
 
+import numpy as np
 import pytest
 import torch
 from conftest import TORCH
@@ -397,6 +398,53 @@ def test_a_search_asks_for_logits_alone(seed):
     while ids[-1] != EOS and len(ids) < 10: ids.append(int(logits[ids[-1]].argmax()))
     assert greedy(table, src) == [[token for token in ids[1:] if token != EOS]]
     assert sample(table, src, top_k=1) == greedy(table, src)
+
+
+def test_a_row_of_padding_decodes_as_the_model():
+    "It has no key, and every attention to it gives zeros; its neighbours do not notice."
+    model, src = make(0), pad([[5, 6, 7, EOS], [], [8, EOS]])
+    outputs = greedy(model, src)
+    assert outputs[::2] == greedy(model, src[::2]) and len(outputs[1]) > 0 and not {PAD, BOS} & set(outputs[1])
+    ids = [BOS]
+    while ids[-1] != EOS and len(ids) <= max_lengths(model, src)[1]:
+        with torch.no_grad(): scores = model(src[1:2], torch.tensor([ids]))[0, -1]
+        scores[[PAD, BOS]] = float('-inf')
+        ids.append(int(scores.argmax()))
+    assert outputs[1] == [token for token in ids[1:] if token != EOS]
+    assert all(hyps for hyps in beam_search(model, src))
+
+
+def test_a_table_of_nothing_but_padding():
+    model, src = make(0), torch.zeros(2, 3, dtype=torch.long)
+    assert greedy(model, src, max_new_tokens=3) == greedy(model, pad([[], [5, EOS]]), max_new_tokens=3)[:1]*2
+    assert len(beam_search(model, src)) == 2
+
+
+def test_no_output_is_shorter_than_a_token():
+    assert max_lengths(make(0), pad([[5, 6, EOS]]), extra=-9).tolist() == [1]
+    assert len(beam_search(make(0), pad([[5, 6, EOS]]), extra=-9)[0]) == 1
+
+
+@pytest.mark.parametrize('search', [greedy, beam_search, sample])
+def test_scores_that_are_no_numbers_are_told(search):
+    "A training that diverged, or sums too large for 16 bits."
+    model = make(0)
+    model.decoder[0].feed_forward.W_1.weight.data[:] = float('nan')
+    with pytest.raises(InputError, match='no numbers'): search(model, pad([[5, 6, EOS], [7, EOS]]))
+
+
+def test_seeds_and_temperatures():
+    model, src = inference(make(0)), pad([[5, 6, EOS]])
+    assert sample(model, src, seed=np.int64(3)) == sample(model, src, seed=3) == sample(model, src, seed=[3])
+    with pytest.raises(InputError, match='temperature inf must be above 0, and finite'): sample(model, src, inf)
+
+
+def test_threads_are_compared_step_by_step():
+    "Several programs' threads may share the trial, and have more steps of one kind than of the other."
+    threads = inference_module.FewerThreads()
+    threads.trial = {False: [.1]*8, True: [.1]*4}
+    threads.watch(.1, 2., 2, True)
+    assert not threads.trial and not threads.alone
 
 
 @pytest.mark.parametrize('alpha, ids, score', [(0., [], log(.55)), (1., [3, 4, 5], log(.45)*6/9)])

@@ -8,6 +8,7 @@ from torch import nn
 from transformer_nb.core import InputError
 from transformer_nb.data.batching import make_batch, pad
 from transformer_nb.decode.search import greedy
+from transformer_nb.embeddings import Embedding
 from transformer_nb.experiments.table2 import build_model
 from transformer_nb.multihead import MultiHeadAttention
 from transformer_nb.parts.exchange import FastDropout, exchange, kind_of, with_fast_dropout
@@ -15,7 +16,7 @@ from transformer_nb.parts.inference import CachedAttention, inference, with_cach
 from transformer_nb.parts.look_inside import attention_maps
 from transformer_nb.parts.packing import PackedAttention, packed_decoder_states, with_packed_attention
 from transformer_nb.train.trainer import Trainer, TrainingConfig, batch_loss
-from transformer_nb.transformer import Transformer, TransformerConfig
+from transformer_nb.transformer import DecoderLayer, EncoderLayer, Transformer, TransformerConfig
 
 KINDS = [{}, dict(norm='pre', positions='learned'), dict(label_smoothing=0.),
          dict(tie='none', src_vocab_size=25, softmax_bias=True, positions='learned', bias=True, activation='gelu')]
@@ -140,6 +141,7 @@ def test_its_random_numbers_are_those_of_sixteen_bits():
 
 def test_the_ends_of_its_range():
     x = torch.randn(50)
+    assert not FastDropout(nn.Dropout(1 - 1e-9))(x).any()  # nearer to 1 than 16 bits can say
     assert torch.equal(FastDropout(nn.Dropout(0.))(x), x) and not FastDropout(nn.Dropout(1.))(x).any()
     assert torch.equal(FastDropout(nn.Dropout(.5)).eval()(x), x)
 
@@ -149,6 +151,83 @@ def test_exchange_takes_no_subclass():
     net = nn.Sequential(nn.Dropout(), Own(), nn.ModuleDict({'a': nn.Dropout()}))
     exchange(net, (nn.Dropout,), FastDropout)
     assert [type(m) for m in (net[0], net[1], net[2]['a'])] == [FastDropout, Own, FastDropout]
+
+
+def test_a_part_in_two_places_is_exchanged_in_both():
+    net = nn.Module()
+    net.a = net.b = nn.Dropout()
+    assert [type(m) for m in (with_fast_dropout(net).a, net.b)] == [FastDropout]*2
+    model = make().double().eval()
+    for layer in model.decoder: layer.cross_attention = layer.self_attention
+    src = pad([[5, 6, 7, 2]])
+    with torch.no_grad():
+        ready = inference(model)
+        logits = ready.step(torch.tensor([1]), ready.start(src, 3))
+        torch.testing.assert_close(logits[0, 2:], model(src, torch.tensor([[1]]))[0, 0, 2:])
+
+
+def test_maps_of_an_attention_that_layers_share():
+    model = make(N=3)
+    for layer in model.encoder: layer.self_attention = model.encoder[0].self_attention
+    maps = attention_maps(model.eval(), pad([[5, 6, 2]]), pad([[1, 7]]))
+    assert [len(maps[kind]) for kind in maps] == [3, 3, 3]
+    assert not torch.equal(maps['encoder'][0], maps['encoder'][1])  # of other inputs
+
+
+# --- layers of another kind
+
+class OtherEncoderLayer(EncoderLayer):
+    "Adds what stands before: of a row, other sentences, too."
+    def forward(self, x, mask=None): return super().forward(x + x.cumsum(-2), mask)
+
+class OtherDecoderLayer(DecoderLayer):
+    def forward(self, y, memory, self_mask=None, memory_mask=None):
+        return super().forward(y + y.cumsum(-2), memory, self_mask, memory_mask)
+
+def test_a_layer_that_looks_at_neighbours_sees_its_own_sentence():
+    "In training, and in decoding, which refuses such a layer of the decoder."
+    model, batch = make().double().eval(), make_batch(PAIRS)
+    model.encoder[1] = OtherEncoderLayer(model.cfg).double().eval()
+    src, alone = pad([[5, 6, 7, 2], [8, 2], [9, 10, 2]]), pad([[9, 10, 2]])
+    ready, first = inference(model), torch.tensor([1, 1, 1])
+    with torch.no_grad():
+        together = ready.step(first, ready.start(src, 3))[2]
+        torch.testing.assert_close(together[2:], model(alone, torch.tensor([[1]]))[0, 0, 2:])
+    model.decoder[0] = OtherDecoderLayer(model.cfg).double().eval()
+    plain = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    torch.testing.assert_close(batch_loss(with_packed_attention(model), batch), plain, rtol=0, atol=1e-12)
+
+
+# --- models of another kind
+
+class Louder(Transformer):
+    def embed(self, ids, start=0, source=False): return 3*super().embed(ids, start, source)
+
+class Doubled(Transformer):
+    def encode(self, src): return 2*super().encode(src)
+    def forward(self, src, tgt): return self.embedding.logits(self.decode(tgt, self.encode(src), src))
+
+class Unsmoothed(Transformer):
+    def loss(self, src, tgt_in, targets):
+        real = targets != self.cfg.pad_id
+        nll = nn.functional.cross_entropy(self(src, tgt_in)[real], targets[real])
+        return nll, nll
+
+class Negated(Embedding):
+    def logits(self, x): return -super().logits(x)
+
+def with_other_logits(cfg):
+    model = Transformer(cfg)
+    model.embedding = Negated(cfg.vocab_size, cfg.d_model)
+    return model
+
+@pytest.mark.parametrize('kind', [Louder, Doubled, Unsmoothed, with_other_logits])
+def test_a_model_that_computes_otherwise_is_trained_as_it_computes(kind):
+    "Its packed loss would be another model's."
+    torch.manual_seed(0)
+    model, batch = kind(make().cfg).double(), make_batch(PAIRS)
+    expected = model.loss(batch.src, batch.tgt_in, batch.tgt_out)
+    torch.testing.assert_close(batch_loss(with_packed_attention(model), batch), expected)
 
 
 # --- the trainer puts them in place

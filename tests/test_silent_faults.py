@@ -229,6 +229,12 @@ def test_every_source_needs_its_target(way):
         refused(lambda: WAYS[way](make(), src, tgt), f'{len(src)} source and {len(tgt)} target sentences')
 
 
+def test_a_memory_of_other_sources_is_refused():
+    "Where the mask is a single column, it would be used for every key."
+    model = make()
+    refused(lambda: model.decode(TGT, model.encode(SRC), SRC[:, :1]), '(2, 4, 16)', '(2, 1)', 'the memory was made of')
+
+
 @ways
 @pytest.mark.parametrize('positions', ['sinusoid', 'learned'])
 def test_padding_at_the_left_is_refused(way, positions):
@@ -339,6 +345,12 @@ def test_every_field_has_its_range(name, value):
     )
 
 
+def test_special_ids_are_in_the_vocabulary_of_the_source():
+    two = dict(SMALL, tie='none', src_vocab_size=3)
+    refused(lambda: TransformerConfig(**two, eos_id=4), 'src_vocab_size 3', 'eos_id 4')
+    assert TransformerConfig(**two, bos_id=4).bos_id == 4  # no source begins with it
+
+
 def test_special_ids_differ():
     for ids in (dict(pad_id=1), dict(bos_id=2), dict(eos_id=0)):
         refused(lambda: TransformerConfig(**ids), 'three different ids', kind=ValueError)
@@ -425,6 +437,14 @@ def test_seeds_of_any_size():
     refused(lambda: core.seed_everything(-1), '-1', 'negative')
 
 
+@pytest.mark.parametrize('seed', [np.int64(5), np.uint8(5), torch.tensor(5)])
+def test_seeds_that_are_numbers_of_numpy(seed):
+    core.seed_everything(seed)
+    found = random.random(), np.random.rand(), torch.rand(1).item()
+    core.seed_everything(5)
+    assert found == (random.random(), np.random.rand(), torch.rand(1).item())
+
+
 def test_seeded_puts_all_generators_back():
     core.seed_everything(3)
     undisturbed = draw(), draw()
@@ -480,6 +500,11 @@ def test_the_own_settings_file_behind_a_foreign_one_is_found(nowhere):
 def test_a_bad_setting_of_ones_own_is_named(nowhere, line, why):
     (nowhere/'a'/'settings.ini').write_text(f'[mine]\n{line}\n')
     refused(lambda: core.profile('mine'), 'settings.ini', '[mine]', why)
+
+
+def test_a_settings_file_with_the_mark_of_windows_is_read(nowhere):
+    (nowhere/'settings.ini').write_text('[cpu]\nsteps = 5\n', encoding='utf-8-sig')
+    assert core.profile('cpu').steps == 5
 
 
 def test_a_broken_settings_file_of_ones_own_is_named(nowhere):
@@ -574,6 +599,14 @@ def test_memory_that_is_full_on_windows_is_known():
     assert out_of_memory(RuntimeError('DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes.'))
 
 
+@pytest.mark.parametrize('text', [
+    'CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported', 'MPS backend out of memory (...)',
+    'CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`'])
+def test_memory_of_an_accelerator_that_is_full_is_known(text):
+    "Not every full one is a `torch.OutOfMemoryError`: a context, cuBLAS and Apple's chips say it in words."
+    assert out_of_memory(RuntimeError(text)) and not out_of_memory(RuntimeError('CUDA error: device-side assert'))
+
+
 @pytest.mark.parametrize('rows, place', [
     ([[1, 2], [[3, 4]]], 'pair 0 (from 0), target: [[3, 4]]'), ([[1, 2], [[3], [4, 5]]], 'target: [[3], [4, 5]]'),
     ([[[1]], [[2]]], 'source: [[1]]'), ([[1, 2], 3], 'target: 3'), ([[1], [1.7]], 'target: [1.7]'),
@@ -604,7 +637,12 @@ def test_corpora_of_different_languages_are_not_mixed(monkeypatch):
     assert len(sampling.load_mixture(['news', 'web'], 'de', 'en')['train']) == 2
 
 
-@pytest.mark.parametrize('temperature', [1e-4, 1e-38])
+def test_a_mask_of_numpy_is_told_its_kind():
+    refused(lambda: attention(*torch.ones(3, 1, 2, 4), np.ones((2, 2), bool)), 'a boolean tensor', 'not ndarray',
+            kind=TypeError)
+
+
+@pytest.mark.parametrize('temperature', [1e-4, 1e-38, 1e-300])
 def test_a_low_temperature_is_greedy_search_in_any_precision(temperature):
     model, src = make(), torch.tensor([[5, 6, 7, 2]])
     with torch.no_grad():
@@ -704,6 +742,18 @@ def test_loss_with_nothing_to_learn():
     x, W = torch.randn(7, 4), torch.randn(5, 4)
     loss, nll = projected_loss(x, W, torch.zeros(7, dtype=torch.long))
     assert not loss.requires_grad and loss.isfinite() and nll.isfinite()
+
+
+@pytest.mark.parametrize('autocast', [True, False])
+def test_loss_of_logits_in_16_bits_is_added_up_in_32(autocast):
+    "With gradients and without, as in training and in validation."
+    torch.manual_seed(0)
+    x, W, y = torch.randn(300, 16).bfloat16(), torch.randn(50, 16).bfloat16(), torch.randint(50, (300,))
+    if autocast: x, W = x.float(), W.float()
+    with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+        trained = projected_loss(x, W, y, chunk=7)
+        with torch.no_grad(): judged = projected_loss(x, W, y, chunk=7)
+    for a, b in zip(trained, judged): close(a, b, atol=2e-5)
 
 
 def test_adam_leaves_frozen_parameters_alone(tmp_path):

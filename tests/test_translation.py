@@ -1,9 +1,13 @@
 "The Translator: any text in, one line out for each; and the scores."
+import pickle
 import random
 import threading
+import time
 from contextlib import nullcontext
 from threading import Barrier, Event
+from urllib.error import URLError
 
+import numpy as np
 import pytest
 import sacrebleu
 import torch
@@ -202,6 +206,24 @@ def test_a_str_gives_a_str_and_a_list_a_list(translator):
     with pytest.raises(InputError, match='1 texts and 2 translations'): translator.score(text, many)
 
 
+def test_texts_may_come_one_by_one(copier):
+    texts = SENTENCES[:3]
+    assert copier.translate(iter(texts)) == copier.translate(texts)
+    assert copier.align(iter(texts)) == copier.align(texts)
+
+
+def test_a_sentence_that_is_too_long_is_told_by_another_process():
+    "A pool waits for ever for an error that cannot be sent."
+    error = TooLong(2, 3000, 1024)
+    twin = pickle.loads(pickle.dumps(error))
+    assert (str(twin), twin.index) == (str(error), 2) and 'sentence 3: 3,000 tokens' in str(twin)
+
+
+def test_a_seed_of_numpy_is_a_whole_number(translator):
+    assert translator.sample(SENTENCES[0], seed=np.int64(4)) == translator.sample(SENTENCES[0], seed=4)
+    with pytest.raises(InputError, match='seed 1.5 must be a whole number'): translator.sample('a dog', seed=1.5)
+
+
 def test_no_translation_is_longer_than_it_may_be(translator):
     for limit in (1, 2, 5):
         found = translator.nbest(SENTENCES[:20], max_new_tokens=limit)
@@ -358,6 +380,29 @@ def test_batches_really_run_side_by_side(copier, monkeypatch):
     assert cores == [1]*4
 
 
+def test_two_that_begin_side_by_side_leave_the_number_of_cores(monkeypatch):
+    "While the first begins, one core is what every new thread would take, and the second would leave it so."
+    class Slow(Barrier):
+        def wait(self):
+            super().wait()
+            all_are_set.set()
+            time.sleep(.1)
+    monkeypatch.setattr(translator_module, 'Barrier', Slow)
+    all_are_set, before, found = Event(), torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        threads = [threading.Thread(target=_side_by_side, args=(lambda n: n, [1, 2], 2)) for _ in range(2)]
+        threads[0].start()
+        all_are_set.wait()
+        threads[1].start()
+        for thread in threads: thread.join()
+        later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+        later.start()
+        later.join()
+        assert found == [2]
+    finally: torch.set_num_threads(before)
+
+
 def test_an_error_in_one_batch_begins_no_further_one(copier):
     before, begun, over = {*threading.enumerate()}, [], Event()
     def failing(rows):
@@ -456,6 +501,19 @@ def test_score_is_sacrebleus():
 def test_unequal_numbers_of_lines_are_refused(function):
     with pytest.raises(InputError, match='2 translations, but 1 references'): function(['a', 'b'], ['a'])
     with pytest.raises(InputError, match='nothing to score'): function([], [])
+
+
+@pytest.mark.parametrize('function', [score, lambda h, r: compare(h, h, r), lambda h, r: compare([h], [h], r)])
+def test_a_str_is_no_list_of_lines(function):
+    "Its characters would be the lines."
+    with pytest.raises(TypeError, match='put a single one into a list'): function('a dog', 'a cat')
+
+
+def test_a_tokenizer_that_cannot_be_downloaded_is_told(monkeypatch):
+    def offline(**_): raise URLError('Name or service not known')
+    monkeypatch.setattr(sacrebleu, 'BLEU', offline)
+    refused = pytest.raises(InputError, match="tokenizer 'flores200': .* cannot download")
+    with refused: score(['a'], ['a'], tokenize='flores200')
 
 
 def test_compare():

@@ -2,6 +2,7 @@
 import io
 import json
 import random
+import timeit
 from contextlib import redirect_stderr
 
 import pytest
@@ -60,6 +61,12 @@ def test_the_live_sentence_writes_the_same(how):
 def test_what_the_corpus_could_have_written_stays(line, demo):
     "*Sie* is a word of its own: she, small, is another."
     assert as_written(line, demo.about['writing']['target']) == line
+
+
+def test_many_signs_take_no_quadratic_time(how):
+    def seconds(text): return min(timeit.repeat(lambda: as_written(text, how), number=1, repeat=3))
+    assert seconds('.'*16_000 + 'x') < 8*seconds('.'*4000 + 'x') + .01
+    assert as_written('The dog runs ...', how) == 'the dog runs . . .'
 
 
 def test_writing_is_found_in_a_corpus():

@@ -41,6 +41,9 @@ def _check_together(cfg):
     if max(special) >= cfg.vocab_size or len(set(special)) < 3:
         raise InputError(f"pad_id, bos_id and eos_id must be three different ids below vocab_size {cfg.vocab_size}, "
                          f"not {special}")
+    if max(cfg.pad_id, cfg.eos_id) >= (cfg.src_vocab_size or cfg.vocab_size):
+        raise InputError(f"src_vocab_size {cfg.src_vocab_size} must be above pad_id {cfg.pad_id} and eos_id "
+                         f"{cfg.eos_id}, which sources hold, too")
     if not all(0 <= i < cfg.vocab_size and i != cfg.eos_id for i in cfg.suppress_tokens):
         raise InputError(f"suppress_tokens must hold ids below vocab_size {cfg.vocab_size}, without eos_id, "
                          f"not {cfg.suppress_tokens}")
@@ -142,11 +145,11 @@ def check_mask(
     mask:Tensor|None # Mask of an attention
 ):
     "Raises `TypeError` for anything but a boolean mask: numbers mean different things to different functions."
-    kind = getattr(mask, 'dtype', type(mask).__name__)
+    kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
     if mask is None or kind == torch.bool: return
     raise TypeError(
-        f"a mask is boolean, True = may attend, and not {kind}: write mask.bool() (or mask > 0) where 1 stands "
-        "for it, mask == 0 where a mask is added to the scores"
+        f"a mask is a boolean tensor, True = may attend, and not {kind}: write mask.bool() (or mask > 0) where 1 "
+        "stands for it, mask == 0 where a mask is added to the scores"
     )
 
 def check_keys(
@@ -216,13 +219,14 @@ def check_pairs(
     tgt:Tensor,             # Target ids
     memory:Tensor|None=None # Encoder output of the sources
 ):
-    "Raises `InputError` for anything but two tables of ids with as many sources as targets."
+    "Raises `InputError` for anything but two tables of ids with as many sources as targets, and their memory."
     check_table('source', src)
     check_table('target', tgt)
     n, m = src.shape[0], tgt.shape[0]  # not len, which torch.export takes for a constant
-    if n == m and (memory is None or memory.shape[0] == n): return
-    of_memory = '' if memory is None else f', a memory of {memory.shape[0]}'
-    raise InputError(f"{n} source and {m} target sentences{of_memory}: every source needs its target")
+    if n != m: raise InputError(f"{n} source and {m} target sentences: every source needs its target")
+    if memory is None or memory.shape[:2] == src.shape: return
+    raise InputError(f"a memory of shape {tuple(memory.shape)} and sources of shape {tuple(src.shape)}: "
+                     "give the sources that the memory was made of")
 
 def check_source(
     pad_id:int, # Id of padding

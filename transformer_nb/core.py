@@ -12,6 +12,7 @@ import random
 from configparser import ConfigParser, Error
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from operator import index
 from os import environ
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def _settings(names):
     for folder in (Path.cwd(), *Path.cwd().parents):
         file, sections = folder/'settings.ini', ConfigParser(interpolation=None)
         why = ''
-        try: sections.read(file, encoding='utf-8')
+        try: sections.read(file, encoding='utf-8-sig')  # with or without the mark that Windows puts in front
         except (Error, UnicodeDecodeError) as e: why = ' '.join(str(e).split())
         if not names.intersection(sections.sections()): continue  # another program's
         if why: raise InputError(f"{file}: {why}; mend the line, or move the file away")
@@ -76,6 +77,7 @@ def seed_everything(
     seed:int # Any non-negative integer
 ):
     "Seed Python's, NumPy's and torch's generators (all devices); raises `InputError` for a negative seed."
+    seed = index(seed)  # a number of NumPy, too
     if seed < 0: raise InputError(f"seed {seed} is negative: choose 0 or a positive whole number")
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -24,12 +24,9 @@ def default_device(
     name:str='auto' # 'auto', or a torch device such as 'cpu', 'cuda', 'cuda:1', 'mps'
 ) -> torch.device:
     "The device to compute on, for 'auto' the accelerator or the CPU; raises `InputError` for one that is not there."
-    if name != 'auto': return _device(name)
-    if torch.cuda.is_available(): return torch.device('cuda')
-    return torch.device('mps' if torch.backends.mps.is_available() else 'cpu')
-
-def _device(name):
-    "The device of this name; raises `InputError` where this machine has none, or torch was built without it."
+    if name == 'auto':
+        if torch.cuda.is_available(): return torch.device('cuda')
+        return torch.device('mps' if torch.backends.mps.is_available() else 'cpu')
     try: device = torch.device(name)
     except RuntimeError:
         raise InputError(f"no kind of device is called {name!r}: choose auto, cpu, cuda, cuda:1 … or mps") from None

@@ -35,4 +35,5 @@ def out_of_memory(
     error:Exception # What was raised
 ) -> bool:
     "Does an error say that the memory is full?"
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or 'DefaultCPUAllocator' in str(error)
+    words = 'DefaultCPUAllocator', 'out of memory', 'ALLOC_FAILED'  # of torch's CPU; of CUDA and MPS; of cuBLAS
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in str(error) for word in words)

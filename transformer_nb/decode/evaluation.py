@@ -22,6 +22,8 @@ def check_lines(
     references:list  # What they should be, same order
 ):
     "Raises `InputError` if there is nothing to score, or if one side has more lines than the other."
+    if isinstance(hypotheses, str) or isinstance(references, str):
+        raise TypeError("translations and references are lists of lines: put a single one into a list")
     if len(hypotheses) != len(references):
         raise InputError(f"{len(hypotheses):,} translations, but {len(references):,} references: "
             "line i of one must belong to line i of the other")
@@ -30,9 +32,9 @@ def check_lines(
 # %% ../../nbs/decode/05_evaluation.ipynb #491ade66
 def _metrics(tokenize):
     try: return {'BLEU': sacrebleu.BLEU(tokenize=tokenize, force=True), 'chrF': sacrebleu.CHRF()}
-    except (KeyError, RuntimeError):
-        raise InputError(f"tokenizer {tokenize!r}: sacreBLEU has none of this name, or lacks its package "
-            "(pip install 'sacrebleu[ja,ko]'); take 13a, zh or char") from None
+    except (KeyError, RuntimeError, OSError):
+        raise InputError(f"tokenizer {tokenize!r}: sacreBLEU has none of this name, lacks its package "
+            "(pip install 'sacrebleu[ja,ko]'), or cannot download its vocabulary; take 13a, zh or char") from None
 
 def score(
     hypotheses:list,       # Translations

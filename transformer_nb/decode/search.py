@@ -11,6 +11,7 @@ __all__ = ['length_penalty', 'max_lengths', 'greedy', 'Hypothesis', 'wide', 'Bea
 # %% ../../nbs/decode/04_search.ipynb #89c3fca2
 import hashlib
 from math import inf
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -37,9 +38,11 @@ def max_lengths(
     "Input length + 50 (§6.1), and never more than `max_new_tokens` or than the model can hold; `InputError` below 1."
     most = model.cfg.max_len if max_new_tokens is None else min(max_new_tokens, model.cfg.max_len)
     if most < 1: raise InputError(f"max_new_tokens {max_new_tokens} must be at least 1")
-    return ((src != model.cfg.pad_id).sum(1) + extra).clamp(max=most)
+    return ((src != model.cfg.pad_id).sum(1) + extra).clamp(1, most)
 
 # %% ../../nbs/decode/04_search.ipynb #a12450e5
+_NO_NUMBERS = "the model's scores are no numbers (NaN): take an earlier checkpoint, or float32 in place of 16 bits"
+
 @torch.inference_mode()
 @own_precision()
 def _one_by_one(model, src, max_new_tokens, choose):
@@ -60,6 +63,7 @@ def _one_by_one(model, src, max_new_tokens, choose):
         order = cache.drop_finished(torch.tensor(going, device=src.device))
         alive, ids = alive[order], ids[order]
         rows = alive.tolist()
+        if not rows and scores.isnan().any(): raise InputError(_NO_NUMBERS)  # asked once, at the end
     return [[token for token in row if token != eos] for row in outputs]
 
 def greedy(
@@ -131,13 +135,13 @@ class BeamSearch:
         scores = self.scores()
         logp = scores.log_softmax(-1, dtype=wide(scores.dtype))
         best, token = logp.topk(min(2*self.k, logp.shape[-1]))   # no sentence needs more than 2k of one hypothesis
-        so_far = best.new_tensor([[logp] for beams in self.open for logp, _ in beams])
-        logp = ranking = (so_far + best).view(len(self.open), -1)
+        so_far = best.new_tensor([[total] for beams in self.open for total, _ in beams])
+        totals = ranking = (so_far + best).view(len(self.open), -1)  # a row for each sentence
         if any(self.greedy):
-            ranking = logp.clone()
+            ranking = totals.clone()
             ranking[self.greedy, 0] = inf
         index = ranking.topk(2*self.k)[1]
-        columns = logp.gather(1, index), index // best.shape[-1], token.view_as(logp).gather(1, index)
+        columns = totals.gather(1, index), index // best.shape[-1], token.view_as(totals).gather(1, index)
         return [[*zip(*rows)] for rows in zip(*(column.tolist() for column in columns))]
 
     def scores(self) -> Tensor: # Shape (b·k, V)
@@ -194,7 +198,9 @@ def beam_search(
     if not 0 <= alpha < inf: raise InputError(f"alpha {alpha} must be 0 or more, and finite")
     if len(src) == 0: return []
     search = BeamSearch(model, src, beam, alpha, nbest, extra, keep_greedy, max_new_tokens)
-    return [hyps[:nbest] for hyps in search.run()]
+    found = [hyps[:nbest] for hyps in search.run()]
+    if not all(found): raise InputError(_NO_NUMBERS)  # nothing is above −∞
+    return found
 
 # %% ../../nbs/decode/04_search.ipynb #db33fcc0
 def restrict(
@@ -240,16 +246,16 @@ def sample(
     max_new_tokens:int|None=None # Tokens that an output may have at all, EOS included; None: the input's and 50 more
 ) -> list:                 # For each sentence a list of ids without BOS and EOS
     "Draw every token at random by its probability; raises `InputError` for settings that make no sense."
-    if not temperature > 0: raise InputError(f"temperature {temperature} must be above 0")
+    if not 0 < temperature < inf: raise InputError(f"temperature {temperature} must be above 0, and finite")
     if top_k < 0: raise InputError(f"top_k {top_k} must be 0 (all tokens) or more")
     if not 0 < top_p <= 1: raise InputError(f"top_p {top_p} must be above 0 and at most 1")
-    seeds = [seed]*len(src) if isinstance(seed, int) else seed
+    seeds = [seed]*len(src) if isinstance(seed, (int, Integral)) else seed
     if len(seeds) != len(src):
         raise InputError(f"{len(seeds)} seeds for {len(src)} sentences: give one for each, or one for all")
     if len(src) == 0: return []
     u = _randoms(src, seeds, model.cfg)
     def draw(scores, alive, position):
         scores = (scores - scores.amax(-1, keepdim=True)).to(wide(scores.dtype))  # or a small divisor would overflow
-        p = (scores/temperature).softmax(-1)
+        p = (scores/max(temperature, 1e-30)).softmax(-1)  # a smaller one would be 0 in 32 bits
         return pick(restrict(p, top_k, top_p), u[alive, position])
     return _one_by_one(model, src, max_new_tokens, draw)

@@ -73,7 +73,7 @@ def rejoin(
 
 # %% ../../nbs/decode/01_text.ipynb #16e00002
 MOST_WORDS = 10_000  # The words of a corpus are kept with its model if they are not more
-APART = re.compile(r'([.,?!])(?=[.,?!]*(?:\s|$))')  # a sign at the end of a word; not that in 3.14
+APART = re.compile(r'(?<![.,?!])[.,?!]++(?!\S)')  # the signs at the end of a word; not that in 3.14
 
 def writing(
     lines:list  # One side of a corpus
@@ -99,7 +99,7 @@ def as_written(
     if not how: return text
     known, words = _words(how['words']), text.split()
     if known.issuperset(words) and (not how['ends'] or words[-1:] in (['.'], ['?'], ['!'])): return text
-    line = APART.sub(r' \1', text.replace('’', "'"))
+    line = APART.sub(lambda signs: ' ' + ' '.join(signs[0]), text.replace('’', "'"))
     if "'s" in known: line = re.sub(r"(?<=\S)'s(?!\S)", " 's", line)
     parts = (line.lower() if how['lower'] == 'all' else line).split()
     if not parts: return text

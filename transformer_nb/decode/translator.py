@@ -11,6 +11,7 @@ __all__ = ['TooLong', 'Translation', 'Translator']
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 from threading import Barrier, Lock
 from typing import Any, NamedTuple, Self
@@ -28,22 +29,26 @@ from ..parts.inference import Inference, enough_threads, evaluating, inference, 
 from ..parts.look_inside import attention_maps
 
 # %% ../../nbs/decode/02_translator.ipynb #948fba55
+_BEGINNING = Lock()  # what one thread sets while it begins, another would take for the number of cores
+
 def _side_by_side(answer, batches, together):
     "The answers to batches, shared out to so many threads, each on one core."
-    cores, all_set = torch.get_num_threads(), Barrier(together + 1)
+    all_set = Barrier(together + 1)
     def one_core():
         torch.get_num_threads()  # before its first use a thread would take the default once more
         torch.set_num_threads(1)
         all_set.wait()
     pool = ThreadPoolExecutor(together, initializer=one_core)
     try:
-        found = pool.map(answer, batches)
-        all_set.wait()
-        torch.set_num_threads(cores)
+        with _BEGINNING:
+            cores = torch.get_num_threads()
+            try:
+                found = pool.map(answer, batches)
+                all_set.wait()
+            finally: torch.set_num_threads(cores)
         return list(found)
     finally:
         all_set.abort()
-        torch.set_num_threads(cores)
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C or an error no further batch begins
 
 # %% ../../nbs/decode/02_translator.ipynb #b16parts
@@ -54,9 +59,11 @@ class TooLong(InputError):
         length:int,  # Its tokens, EOS included
         most:int     # The model's max_len
     ):
-        self.index = index
+        self.index, self.made_of = index, (index, length, most)
         super().__init__(f"sentence {index + 1}: {length:,} tokens do not fit the model's max_len {most:,}: "
                          "split the text")
+
+    def __reduce__(self): return type(self), self.made_of  # sent by another process
 
 class Translation(NamedTuple):
     "A translation and what the model thinks of it."
@@ -149,7 +156,7 @@ class Translator:
         max_new_tokens:int|None=None # Tokens of a translation at most; None: those of its text and 50 more (§6.1)
     ) -> Any:                  # A translation without newlines, or a list with one for each text, same order
         "Draw a translation of each text at random; raises `InputError` for settings that make no sense."
-        if not isinstance(seed, int):
+        if not isinstance(seed, Integral):
             raise InputError(f"seed {seed!r} must be a whole number; draw again with another one")
         def search(rows):
             src = pad(rows, self.device, self.cfg.pad_id)
@@ -186,8 +193,9 @@ class Translator:
         translations:str|list|None=None # Its translation, or one for each, same order; None: the model's own
     ) -> Any:                           # Its Alignment, or a list of them: words are what stands between spaces
         "Links by the heads reaching most source words; raises `InputError` if a side has more, `TooLong` as `encode`."
-        if translations is None: translations = self.translate(texts)
-        pairs = self._pairs(_listed(texts), _listed(translations))
+        sentences = _listed(texts)
+        if translations is None: translations = self.translate(sentences)
+        pairs = self._pairs(sentences, _listed(translations))
         return _as_asked(texts, [align_words(self.maps(source, target[:-1])) for source, target in pairs])
 
     def attention(self,

@@ -19,7 +19,7 @@ def exchange(
 ) -> nn.Module:      # The model
     "Put another part in the place of every part of these classes, wherever in the model it is."
     for above in list(model.modules()):
-        for name, part in above.named_children():
+        for name, part in above._modules.items():  # `named_children` names a part that stands in two places once
             if type(part) in kinds: setattr(above, name, make(part))
     return model
 
@@ -48,10 +48,11 @@ class FastDropout(StandIn, nn.Dropout):
         x:Tensor # Any shape
     ) -> Tensor: # Same shape; in training a share p is zero, the rest is divided by 1 − p
         "Drop in training, pass on in evaluation."
-        if not self.training or self.p in (0, 1) or x.device.type != 'cpu': return super().forward(x)
+        dropped = round(self.p*2**16)  # of as many numbers
+        if not self.training or dropped in (0, 2**16) or x.device.type != 'cpu': return super().forward(x)
         # Numbers of 16 bits, all equally likely from −2^15 to 2^15 − 1
         bits = torch.empty(x.numel()//4 + 1, dtype=torch.int64).random_(-2**63, None).view(torch.int16)
-        keep = bits[:x.numel()].view(x.shape) >= round(self.p*2**16) - 2**15
+        keep = bits[:x.numel()].view(x.shape) >= dropped - 2**15
         return x * keep * (1/(1 - self.p))
 
 def with_fast_dropout(

@@ -26,14 +26,13 @@ from torch.jit import TracerWarning  # pyright: ignore[reportPrivateImportUsage]
 
 from ..config import check_table
 from ..core import InputError, give_back_memory
-from ..embeddings import Embedding
 from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
 from .exchange import exchange, kind_of
 from .kernels import linear_of, prepared_linear
-from .packing import PackedAttention, embed_packed, packed_memory
+from .packing import PackedAttention, embed_packed, own_way, packed_memory
 from ..transformer import DecoderLayer, Transformer
-from ..variants import SmoothFeedForward, UntiedEmbedding
+from ..variants import SmoothFeedForward
 
 # %% ../../nbs/parts/04_inference.ipynb #88911417
 class Past(NamedTuple):
@@ -74,24 +73,18 @@ def _plain(m):
     ours = type(m).__module__.startswith(('transformer_nb.', 'torch.nn.modules.', __name__))
     return ours and not m._forward_hooks and not m._forward_pre_hooks
 
-def _is_matrix(m): return type(m) is nn.Linear and _plain(m)
-
 def _prepare_layer(layer, int8):
     "Exchange the plain matrices of a layer's attentions and feed-forward networks."
     for part in list(layer.modules()):
         if kind_of(part) not in (MultiHeadAttention, FeedForward, SmoothFeedForward): continue
         for name, m in part.named_children():
-            if _is_matrix(m): setattr(part, name, prepared_linear(m, int8))
+            if type(m) is nn.Linear and _plain(m): setattr(part, name, prepared_linear(m, int8))
 
 # %% ../../nbs/parts/04_inference.ipynb #6389b1f5
 def _check(model):
     "Raises `InputError`, naming the sub-module, for a model that decoding would not follow."
     remedy = 'call the model itself instead of decoding with it'
-    for name in ('embed', 'encode', '_encode', 'decode', '_decode', 'forward'):
-        if getattr(type(model), name) is not getattr(Transformer, name):
-            raise InputError(f"the model: {type(model).__name__} has {name} of its own: {remedy}")
-    if type(model.embedding).logits not in (Embedding.logits, UntiedEmbedding.logits):
-        raise InputError(f"embedding: {type(model.embedding).__name__} computes logits of its own: {remedy}")
+    if way := own_way(model): raise InputError(f"{way}: {remedy}")
     for name, m in model.named_modules():
         if isinstance(m, CachedAttention):
             raise InputError("the model's matrices were given up when it was prepared: load it again")
@@ -207,16 +200,20 @@ class KVCache:
 LITTLE = 2**18  # multiplications that one thread has done before several have shared them out
 
 @contextmanager
-def enough_threads(
-    work:int # Multiplications in the product of all rows with one matrix
-):
-    "In this block one thread, if several would mostly wait for each other."
+def _one_thread(wanted):
+    "In this block one thread, if it is wanted."
     n = torch.get_num_threads()
-    alone = n > 1 and work < LITTLE  # where it is one already, the number for threads that begin later stays
+    alone = n > 1 and wanted  # where it is one already, the number for threads that begin later stays
     if alone: torch.set_num_threads(1)
     try: yield
     finally:
         if alone: torch.set_num_threads(n)
+
+def enough_threads(
+    work:int # Multiplications in the product of all rows with one matrix
+):
+    "In this block one thread, if several would mostly wait for each other."
+    return _one_thread(work < LITTLE)
 
 LATEST, PAUSE = 5, 30  # steps whose median is looked at; seconds until it is looked at again
 _WATCHING = Lock()  # several threads may decode with one model, each with threads of its own
@@ -225,21 +222,17 @@ class FewerThreads:
     "One thread for a while, where it is much quicker than all: where other programs have the cores."
     def __init__(self):
         self.alone, self.cores = False, []  # one thread now? the cores that the latest steps had
-        self.trial = None                   # the seconds of steps with all threads and with one, in turns
+        self.trial = {}                     # the seconds of steps with all threads and with one, in turns
         self.settled = 0.                   # nothing is looked at before this time
 
     @contextmanager
     def __call__(self):
         "Around a step on the CPU."
-        n, alone = torch.get_num_threads(), self.alone
-        if alone: torch.set_num_threads(1)
-        began, used = perf_counter(), process_time()
-        try: yield
-        finally:
-            if alone: torch.set_num_threads(n)
-            took = perf_counter() - began
-            if n > 1 and perf_counter() > self.settled:
-                with _WATCHING: self.watch(took, (process_time() - used)/took, n, alone)
+        n, alone, began, used = torch.get_num_threads(), self.alone, perf_counter(), process_time()
+        with _one_thread(alone): yield
+        took = perf_counter() - began
+        if n > 1 and perf_counter() > self.settled:
+            with _WATCHING: self.watch(took, (process_time() - used)/took, n, alone)
 
     def watch(self,
         took:float,  # Seconds of a step
@@ -253,7 +246,7 @@ class FewerThreads:
             self.alone = not alone
             if min(map(len, self.trial.values())) >= LATEST: self.settle()
             return
-        self.alone = False  # a pause is over
+        self.alone = False  # if it was, the pause after a trial is over: all threads again, until cores seem missing
         if not alone: self.cores.append(cores)
         if len(self.cores) < LATEST: return
         if median(self.cores) < .75*n: self.trial = {False: [], True: []}
@@ -261,8 +254,8 @@ class FewerThreads:
 
     def settle(self):
         "Which way was quicker? For a while it is the way."
-        with_all, with_one = (sum(sorted(self.trial[alone])[:-1]) for alone in (False, True))  # but for the slowest
-        self.alone, self.trial, self.settled = with_one < .7*with_all, None, perf_counter() + PAUSE
+        with_all, with_one = (median(self.trial[alone]) for alone in (False, True))
+        self.alone, self.trial, self.settled = with_one < .7*with_all, {}, perf_counter() + PAUSE
 
 # %% ../../nbs/parts/04_inference.ipynb #4d833cc3
 @contextmanager
@@ -290,9 +283,9 @@ def _check_int8(model):
     W = model.embedding.weight
     if W.device.type != 'cpu' or 'fbgemm' not in torch.backends.quantized.supported_engines:
         raise InputError(f"int8 decoding needs an x86 CPU, and the model is on {W.device}: "
-                         "leave int8 out, or choose the CPU")
+                         "leave int8 out, or choose such a CPU")
     if W.dtype != torch.float32:
-        raise InputError(f"int8 decoding takes a float32 model, not {W.dtype}: call model.float(), or leave int8 out")
+        raise InputError(f"int8 decoding takes a float32 model, not {W.dtype}: choose float32, or leave int8 out")
 
 class Inference:
     "A model prepared for decoding: its matrices exchanged for faster ones; later changes of the model do not reach it."
@@ -334,7 +327,8 @@ class Inference:
         check_table('source', src)  # that padding stands on the right, its Packing sees
         x, source = embed_packed(self.model, src, source=True)
         with self.threads(): memory = packed_memory(self.model, x, source)
-        padding = torch.where(source.real[:, None, None], 0., float('-inf')).to(memory.dtype)
+        hidden = ~source.real & source.real.any(1, keepdim=True)  # of a row of padding alone nothing: it is all zeros
+        padding = torch.where(hidden[:, None, None], float('-inf'), 0.).to(memory.dtype)
         def of_memory(attention):
             _, *packed = attention.project(None, memory, memory)
             return [*(source.unpack_heads(heads).contiguous() for heads in packed), padding]

@@ -32,7 +32,7 @@ def attention_maps(
         for kind, layers, name in uses:
             found = maps[kind] = []
             def keep(*seen, found=found): found.append(look(*seen))
-            for attention in (getattr(layer, name) for layer in layers):
+            for attention in {getattr(layer, name) for layer in layers}:  # one that several layers share is asked once
                 hooks.enter_context(attention.register_forward_pre_hook(ask, with_kwargs=True))
                 hooks.enter_context(attention.register_forward_hook(keep))
         model(src, tgt)

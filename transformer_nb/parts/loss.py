@@ -42,7 +42,7 @@ def _chunk_by_chunk(x, W, targets, smoothing, chunk, dtype, of_logits=_of_logits
         dW.addmm_(dz.T, x_part) if dtype == W.dtype else dW.add_(dz.T @ x_part)
         del dz  # a table less while the next chunk's is made
     x_sum, W_mean = x.sum(0, dtype=W.dtype), W.mean(0)
-    loss = nll + smoothing*(z_right - x_sum @ W_mean)
+    loss = nll + smoothing*(z_right - x_sum @ W_mean)  # Σ -log p/V is -log p of the right token + its z - mean z
     return loss/t, nll/t, dx.sub_(smoothing*W_mean).div_(t), dW.sub_(smoothing/V*x_sum).div_(t)
 
 # %% ../../nbs/parts/06_loss.ipynb #6a1fa771
@@ -77,6 +77,7 @@ def projected_loss(
     if torch.is_grad_enabled():
         return _ProjectedLoss.apply(x, W, targets, smoothing, chunk, _compiled() if compiled else _of_logits)
     chunks = zip(x.split(chunk), targets.split(chunk))
-    sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W), y, smoothing)) for part, y in chunks]
+    dtype = torch.promote_types(x.dtype, torch.float32)  # logits of 16 bits are summed up in 32, as with gradients
+    sums = [len(y)*torch.stack(smoothed_loss(F.linear(part, W).to(dtype), y, smoothing)) for part, y in chunks]
     loss, nll = sum(sums, torch.zeros(()))/len(x)
     return loss, nll

@@ -6,7 +6,7 @@ Docs: https://transformer-nb.github.io/transformer_nb/parts/packing.html.md"""
 
 # %% auto #0
 __all__ = ['SHORT', 'Packing', 'PackedMask', 'attend_packed', 'PackedAttention', 'with_packed_attention', 'embed_packed',
-           'packed_memory', 'packed_decoder_states']
+           'own_way', 'packed_memory', 'packed_decoder_states']
 
 # %% ../../nbs/parts/02_packing.ipynb #62e362d0
 from functools import cache
@@ -18,10 +18,11 @@ from torch import Tensor
 
 from ..attention import attention, causal_mask, fused_attention
 from ..config import check_pairs, count_real
+from ..embeddings import Embedding
 from ..multihead import MultiHeadAttention
 from .exchange import StandIn, exchange
-from ..transformer import Transformer
-from ..variants import side
+from ..transformer import DecoderLayer, EncoderLayer, Transformer
+from ..variants import UntiedEmbedding, side
 
 # %% ../../nbs/parts/02_packing.ipynb #6a9a12a2
 class Packing:
@@ -30,11 +31,10 @@ class Packing:
         real:Tensor,        # Boolean, shape (b, n): True where a real token stands; padding only on the right
         count:int|None=None # Number of real tokens, if known: then nothing is checked, and no GPU is waited for
     ):
-        self.shape, self.real, flat = real.shape, real, real.flatten()
+        self.shape, self.real = real.shape, real
         t = count_real(real) if count is None else count
-        order = (~flat).int().argsort(stable=True)       # real tokens first, then padding
-        self.token_index, self.padding = order[:t], order[t:]   # (t,), (b·n − t,): their cells in the flat table
-        self.token_of_cell = (flat.cumsum(0) - 1).clamp(0)       # (b·n,): number of the real token in each cell
+        order = (~real.flatten()).int().argsort(stable=True)  # real tokens first, then padding
+        self.token_index = order[:t]                          # (t,): their cells in the flat table
         self.cu_seqlens = F.pad(real.sum(1).cumsum(0), (1, 0)).int()  # (b+1,): cumulative lengths, the first is 0
 
     def pack(self,
@@ -47,7 +47,8 @@ class Packing:
         row:Tensor # Sequences end to end, shape (t, …)
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
-        return row.index_select(0, self.token_of_cell).index_fill_(0, self.padding, 0).unflatten(0, self.shape)
+        flat = row.new_zeros(self.real.numel(), *row.shape[1:])
+        return flat.index_copy_(0, self.token_index, row).unflatten(0, self.shape)
 
     def unpack_heads(self,
         heads:Tensor # A row of tokens for each head, shape (h, t, d)
@@ -140,6 +141,20 @@ def embed_packed(
     packing, (embedding, positions) = Packing(ids != model.cfg.pad_id, count), side(model, source)
     return model.dropout(packing.pack(positions(embedding(ids)))), packing
 
+def own_way(
+    model:Transformer # Perhaps of a subclass
+) -> str:             # What it computes otherwise than `Transformer`; '' if nothing
+    "What neither packing nor decoding with a cache would follow."
+    for name in ('embed', 'encode', '_encode', 'decode', '_decode', 'forward'):
+        if getattr(type(model), name) is not getattr(Transformer, name):
+            return f'the model: {type(model).__name__} has {name} of its own'
+    if type(model.embedding).logits in (Embedding.logits, UntiedEmbedding.logits): return ''
+    return f'embedding: {type(model.embedding).__name__} computes logits of its own'
+
+def _takes_rows(layer):
+    "Is it one of the paper's layers? One of another kind may look at neighbours, and is given tables."
+    return type(layer).forward in (EncoderLayer.forward, DecoderLayer.forward)
+
 def packed_memory(
     model:Transformer, # With `PackedAttention` in its encoder
     x:Tensor,          # Embedded source tokens, sentence after sentence, shape (t, d_model)
@@ -147,7 +162,8 @@ def packed_memory(
 ) -> Tensor:           # Memory, same shape
     "What `encode` gives at the real source tokens; no layer computes padding."
     itself = PackedMask(source, source)
-    for layer in model.encoder: x = layer(x, itself)
+    for layer in model.encoder:
+        x = layer(x, itself) if _takes_rows(layer) else source.pack(layer(source.unpack(x), itself.mask))
     return model.encoder_norm(x)
 
 def packed_decoder_states(
@@ -162,5 +178,7 @@ def packed_decoder_states(
     (x, source), (y, target) = embed_packed(model, src, counts[0], source=True), embed_packed(model, tgt, counts[1])
     memory = packed_memory(model, x, source)
     causal, of_source = PackedMask(target, target, True), PackedMask(target, source)
-    for layer in model.decoder: y = layer(y, memory, causal, of_source)
+    for layer in model.decoder:
+        if _takes_rows(layer): y = layer(y, memory, causal, of_source)
+        else: y = target.pack(layer(target.unpack(y), source.unpack(memory), causal.mask, of_source.mask))
     return model.decoder_norm(y)

@@ -35,7 +35,7 @@ from ..data.sampling import as_ids
 from ..data.tokenizer import check_tokenizer
 from ..optimizer import adam, lrate
 from ..parts.exchange import with_fast_dropout
-from ..parts.packing import packed_decoder_states, with_packed_attention
+from ..parts.packing import own_way, packed_decoder_states, with_packed_attention
 from ..parts.loss import projected_loss
 from .autotune import torch_settings
 from .callbacks import Callback, Stopped, default_callbacks, validate
@@ -101,7 +101,9 @@ def batch_loss(
     batch:Batch,       # On the model's device
     compiled:bool=False # The loss by torch.compile?
 ) -> tuple[Tensor, Tensor]: # Loss to minimise and negative log-likelihood, in nats per token
-    "What `model.loss` gives, computed without the padding."
+    "What `model.loss` gives, computed without the padding; by itself, if a subclass computes in a way of its own."
+    if isinstance(model, Transformer) and (own_way(model) or type(model).loss is not Transformer.loss):
+        return model.loss(batch.src, batch.tgt_in, batch.tgt_out)
     states_of = partial(packed_decoder_states, model) if isinstance(model, Transformer) else model.hidden
     n_tokens = tuple(map(sum, batch.lengths))  # of src and tgt_out; tgt_in has as many, BOS in place of EOS
     states = states_of(batch.src, batch.tgt_in, n_tokens)
