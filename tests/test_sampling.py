@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_nb import checkpoints
-from transformer_nb.cli import train
+from transformer_nb.cli import _where, train
+from transformer_nb.config import preset
 from transformer_nb.core import InputError
 from transformer_nb.data.batching import Batches, id_pairs, make_batch
 from transformer_nb.data.corpora import Split
-from transformer_nb.data.sampling import Mixture, ResampledPairs, load_mixture, weighted
+from transformer_nb.data.sampling import Mixture, ResampledPairs, as_ids, load_mixture, weighted
 from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
 from transformer_nb.interop.marian import read_model
 from transformer_nb.parts.packing import with_packed_attention
@@ -182,6 +183,33 @@ def test_a_weight_is_kept_to_its_last_digit(text, tmp_path):
 @pytest.mark.parametrize('given, said', [('=0', 'weight above 0'), ('=x', 'no such folder')])
 def test_a_weight_that_is_none(text, given, said):
     with pytest.raises(InputError, match=said): load_mixture([str(text/'a'), str(text/'b') + given])
+
+
+def test_a_weight_is_read_as_it_was_written():
+    "Python writes small ones with an exponent, and a resumed run would look for a folder of that name."
+    for weight in (.5, 2, 1e-5, 1.25e-7): assert weighted(_where(f'builtin={weight:.9f}')) == ('builtin', weight)
+
+
+@pytest.mark.parametrize('data', [[], '', ['']])
+def test_no_corpus_is_no_folder(data):
+    "Of an empty name Path makes the present folder."
+    with pytest.raises(InputError, match='no corpus is named'): load_mixture(data)
+
+
+@pytest.mark.parametrize('pairs, said', [
+    ([src for src, _ in PAIRS], r"train: 'a.*', pair 0 \(from 0\), is no pair of texts"),
+    ([pair[:1] for pair in PAIRS], 'pair 0 .* is no pair'), ([*PAIRS[:3], ('a dog', None)], 'pair 3 .* is no pair'),
+    ([([5], [6], [7]), ([8], [9], [10])], r'pair 0 \(from 0\): 3 sides')])
+def test_what_are_no_pairs_is_said(tokenizers, pairs, said):
+    "Letters would be taken for sentences, and sentences for the translations of others."
+    with pytest.raises(InputError, match=said): as_ids(pairs, 'train', tokenizers[0], preset('tiny', vocab_size=250))
+
+
+def test_a_mixture_may_have_an_empty_part_and_no_mixture(tokenizers):
+    cfg = preset('tiny', vocab_size=250)
+    mixed = as_ids(Mixture([[], PAIRS[:5]], [1, 2]), 'train', tokenizers[0], cfg)
+    assert Batches(mixed, 10**5).epoch(0)[0].count(4) == 2
+    with pytest.raises(InputError, match='a mixture in a mixture'): Mixture([mixed], [1])
 
 
 def loss(found, pairs):

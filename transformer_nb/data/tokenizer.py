@@ -175,7 +175,7 @@ class Tokenizer(TokenizerLike):
 KINDS = 'bpe', 'unigram', 'word', 'char'  # of SentencePiece
 
 def train_tokenizer(
-    texts,                     # Sentences of both languages
+    texts,                     # Sentences of both languages; SentencePiece passes over those of more than 4,192 bytes
     vocab_size:int|None=None,  # Number of pieces, special ones included; None: 8,000, or as near as the text allows
     kind:str='bpe'             # bpe (en-de in the paper), unigram (near to its word-pieces for en-fr), word or char
 ) -> Tokenizer:
@@ -185,7 +185,9 @@ def train_tokenizer(
     try: return _train(texts, size, kind)
     except RuntimeError as e:
         nearest = _nearest(texts, size, kind)
-        if not nearest: raise InputError(f"no vocabulary can be learned from the text ({e}): give more text") from None
+        if not nearest:
+            raise InputError(f"no vocabulary can be learned from the text ({e}): give more text, "
+                "in sentences of at most 4,192 bytes") from None
     if vocab_size is None: return _train(texts, nearest, kind)
     why = f'too small for the characters of the text: choose at least {nearest:,}' if nearest > size else (
         f'more than the text allows: choose at most {nearest:,}, or give more text')
