@@ -145,6 +145,9 @@ def test_sentences_of_the_test_are_not_in_training(tmp_path):
     assert len(corpus['test']) == 4 < len(corpus['train'])
     (tmp_path/'bad.txt').write_text('one\ttwo\nthree\n')
     with pytest.raises(InputError, match='bad.txt:2: no tab'): split_tatoeba(tmp_path/'bad.txt', tmp_path/'new')
+    (tmp_path/'fra.csv').write_text('one,two\n')
+    with pytest.raises(InputError, match=r'fra.csv: its other side is missing; .*\.txt'):
+        split_tatoeba(tmp_path/'fra.csv', tmp_path/'new')
     assert not (tmp_path/'new').exists()
 
 

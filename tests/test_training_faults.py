@@ -557,6 +557,24 @@ def test_measuring_the_machine_makes_do_with_the_memory_that_is_left(monkeypatch
     with pytest.raises(torch.OutOfMemoryError): measure()
 
 
+def test_what_lies_in_the_place_of_a_run_or_of_its_metrics_is_named(tmp_path):
+    "In one line, and not as a disk to make room on."
+    (tmp_path/'file').write_text('mine')
+    (tmp_path/'folder'/'metrics.jsonl').mkdir(parents=True)
+    for out, said in (('file', 'file: is a file; choose a directory'),
+                      ('folder', 'metrics.jsonl: is no file; choose another directory')):
+        with pytest.raises(InputError, match=said): new_trainer(tmp_path/out).fit(quiet=True)
+
+
+@pytest.mark.parametrize('threads', [1, 7, 8, 64])
+def test_the_machine_is_measured_with_enough_for_each_thread_and_no_more(threads, monkeypatch):
+    "Every run pays for it: 2 GFLOP a thread are some hundredths of a second."
+    sizes = []
+    monkeypatch.setattr(costs, 'matmul_seconds', lambda n, *_: sizes.append(n) or 1.)
+    costs._measured_rate.__wrapped__(torch.device('cpu'), torch.float32, threads)
+    assert 2*sizes[0]**3/threads < 2.5e9 and sizes[0] >= 1024
+
+
 def test_the_machine_is_measured_for_each_number_of_threads(monkeypatch):
     "Two runs in one process may differ in it."
     monkeypatch.setattr(costs, 'matmul_seconds', lambda n, *_: n**3/torch.get_num_threads())

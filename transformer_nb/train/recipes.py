@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 
 from ..core import InputError
-from ..data.formats import stream_pairs
+from ..data.formats import find_files, stream_pairs
 from ..files import atomic_folder, reading_errors_as
 from .trainer import TrainingConfig, current_names, inner_type
 
@@ -118,7 +118,8 @@ def split_tatoeba(
     "Write train, val and test, split by English sentence; val and test have one translation of each, the first."
     with atomic_folder(out, (), 'new folder') as folder:
         translations = defaultdict(list)
-        for english, other in stream_pairs((file,), first, second): translations[english].append(other)
+        for english, other in stream_pairs(find_files(str(file), first, second)['train'], first, second):
+            translations[english].append(other)
         english = sorted(translations)
         if len(english) <= 2*held_out:
             raise InputError(f"{file}: {len(english):,} English sentences, and {2*held_out:,} are held out: "
