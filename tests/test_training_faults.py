@@ -135,6 +135,13 @@ def test_what_is_known_of_another_run_does_not_become_this_ones_state(tmp_path):
     assert (training['step'], training['log'], training['data']) == (0, [], 'news')
 
 
+def test_a_corpus_in_a_folder_whose_name_is_not_utf_8_is_kept(tmp_path):
+    trainer = new_trainer(tmp_path/'run')
+    trainer.about = {'data': os.fsdecode(b'/home/M\xfcller')}
+    trainer.fit(quiet=True)
+    assert checkpoints.load(tmp_path/'run').training['data'] == trainer.about['data']
+
+
 @pytest.mark.parametrize('seed', [0, 2**40, 10**30])
 def test_seeds_of_any_size(seed, tmp_path):
     def run(name, seed):
