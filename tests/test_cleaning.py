@@ -95,6 +95,8 @@ def test_parquet(tmp_path):
         parquet.write_table(pyarrow.Table.from_pylist(table), tmp_path/f'{name}.parquet', row_group_size=2)
         assert read(tmp_path/f'{name}.parquet') == PAIRS
     with pytest.raises(InputError, match="row 1: no texts named 'en' and 'fr'"): read(tmp_path/'flat.parquet', tgt='fr')
+    parquet.write_table(pyarrow.table({'en': ['a dog', None], 'de': ['ein Hund', 'x']}), tmp_path/'missing.parquet')
+    assert clean(tmp_path/'missing.parquet', language=False).removed == {'empty': 1}
     (tmp_path/'bad.parquet').write_bytes(b'no parquet at all')
     with pytest.raises(InputError, match='bad.parquet'): read(tmp_path/'bad.parquet')
 

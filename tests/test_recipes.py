@@ -111,6 +111,7 @@ TEXT = (FOLDER/'multi30k.toml').read_text(encoding='utf-8')
     ('beam = 4\n' + TEXT, 'beam: no table of a recipe'),
     (TEXT.replace('steps = 2753', ''), '[train] gives neither steps nor minutes'),
     (TEXT.replace('beam = 4', 'beam = '), 'no TOML'),
+    (TEXT.replace('fetch = [', 'fetch = [1, '), '[data] fetch = [1, '),
     ('\udcff' + TEXT, 'no TOML')])
 def test_a_mistake_is_named_in_one_line(text, named, tmp_path):
     file = tmp_path/'mine.toml'

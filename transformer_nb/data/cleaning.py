@@ -191,7 +191,7 @@ def _kept(pairs, rules, workers, report):
     before, tasks = SeenBefore(), ((rules, block) for block in chunked(pairs, BLOCK))
     for found, faults, hashes, changed in in_order(_judged, tasks, workers):
         report.normalised += changed
-        repeated = iter(before(hashes))
+        repeated = iter(before(hashes))  # an answer for each pair without a fault
         for pair, fault in zip(found, faults):
             report.pairs += 1
             if not fault and next(repeated): fault = 'duplicate'

@@ -29,6 +29,7 @@ def _tsv(file, src, tgt):
 # %% ../../nbs/data/01_formats.ipynb #d33bd806
 def _one_line(text):
     "As a line that a file can hold: JSON allows half a character, a lone surrogate."
+    if text is None: return ''  # a cell without a value
     parts = map(str.strip, re.split('[\r\n]+', text))
     return ' '.join(filter(None, parts)).encode(errors='ignore').decode()
 
