@@ -222,7 +222,8 @@ def prepare(
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to train on")
     plan = dict(src=src, tgt=tgt, vocab_size=vocab_size and int(vocab_size), sample=int(sample), max_len=int(max_len),
-        seed=int(seed), drop_empty=drop_empty, per_shard=PER_SHARD, files={name: _marks(pair) for name, pair in files.items()})
+        seed=int(seed), drop_empty=drop_empty, per_shard=PER_SHARD,
+        files={name: _marks(pair) for name, pair in files.items()})
     folder, train = Path(out), files.pop('train')
     with _alone(folder):
         done = _begun(folder, plan)
