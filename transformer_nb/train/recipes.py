@@ -46,7 +46,7 @@ def _check_table(where, table, found):
     for key, value in found.items():
         if key not in keys: raise InputError(f"{where}: [{table}] {key}: no such key; there are {', '.join(keys)}")
         fits = type(value) is keys[key] or (keys[key] is float and type(value) is int)
-        if keys[key] is list: fits = fits and all(isinstance(text, str) for text in value)
+        if isinstance(value, list): fits = fits and all(isinstance(text, str) for text in value)
         if not fits: raise InputError(f"{where}: [{table}] {key} = {value!r}: give {KINDS[keys[key]]}")
     for key in ['preset'] if table == 'train' else keys:
         if key not in found: raise InputError(f"{where}: [{table}] {key} is missing; add it ({KINDS[keys[key]]})")
