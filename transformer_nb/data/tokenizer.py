@@ -181,6 +181,7 @@ def train_tokenizer(
 ) -> Tokenizer:
     "Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."
     if kind not in KINDS: raise InputError(f"no vocabulary of kind {kind!r}: choose {' or '.join(KINDS)}")
+    if isinstance(texts, str): raise InputError("one text, and a list of sentences is needed: give text.split('\\n')")
     texts, size = list(texts), 8000 if vocab_size is None else max(vocab_size, 4)
     try: return _train(texts, size, kind)
     except RuntimeError as e:
