@@ -1,4 +1,5 @@
 "Several corpora with weights, BPE dropout, and fine-tuning: counts, determinism, and what a resumed run sees."
+import io
 import json
 import math
 import subprocess
@@ -8,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import sentencepiece as spm
 import torch
 from conftest import few_pairs, tnb
 from hypothesis import given, settings
@@ -20,7 +22,7 @@ from transformer_nb.core import InputError
 from transformer_nb.data.batching import Batches, id_pairs, make_batch
 from transformer_nb.data.corpora import Split
 from transformer_nb.data.sampling import Mixture, ResampledPairs, as_ids, load_mixture, weighted
-from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
+from transformer_nb.data.tokenizer import Tokenizer, TokenizerLike, train_tokenizer
 from transformer_nb.interop.marian import read_model
 from transformer_nb.parts.packing import with_packed_attention
 from transformer_nb.train.trainer import batch_loss
@@ -114,6 +116,17 @@ def test_a_vocabulary_that_leaves_nothing_to_chance_cuts_as_usual(kind, p):
     texts = [side for pair in PAIRS for side in pair]
     tokenizer = train_tokenizer(texts, None, kind)
     assert tokenizer.resample(texts, p, seed=0) == tokenizer.encode(texts)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_what_has_no_piece_is_written_in_bytes_where_the_model_has_them(kind):
+    "Or a run would learn to write <unk> in their place."
+    out, texts = io.BytesIO(), [side for pair in PAIRS for side in pair]
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=500, model_type=kind,
+        byte_fallback=True, pad_id=0, bos_id=1, eos_id=2, unk_id=3, minloglevel=2)
+    tokenizer = Tokenizer(out.getvalue())
+    found = [tokenizer.resample(['a ☃ runs', 'Größe 犬'], .3, seed) for seed in range(5)]
+    assert all(tokenizer.decode(rows) == ['a ☃ runs', 'Größe 犬'] for rows in found) and found[0] != found[1]
 
 
 def test_cuts_come_as_often_as_their_probabilities_say():

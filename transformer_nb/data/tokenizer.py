@@ -69,12 +69,15 @@ class TokenizerLike(Protocol):
 
 # %% ../../nbs/data/05_tokenizer.ipynb #c19fbd06
 class Cuts:
-    "Other cuts of words than the usual one, for any SentencePiece model; drawn from a seed, alike in every process."
+    """Other cuts of words than the usual one, drawn from a seed, alike in every process; for any SentencePiece model,
+    but user-defined symbols would be cut like words."""
     def __init__(self,
         sp:spm.SentencePieceProcessor # Its pieces and their scores
     ):
-        ids = [i for i in range(sp.get_piece_size()) if not (sp.is_control(i) or sp.is_unknown(i) or sp.is_unused(i))]
+        all_ids, others = range(sp.get_piece_size()), (sp.is_control, sp.is_unknown, sp.is_unused, sp.is_byte)
+        ids = [i for i in all_ids if not any(is_other(i) for is_other in others)]
         self.sp, self.score = sp, {sp.id_to_piece(i): sp.get_score(i) for i in ids}
+        self.has_bytes = any(map(sp.is_byte, all_ids))  # and writes with them what has no piece
         self.unknown = min(self.score.values()) - 10  # score of a character without a piece, as in SentencePiece
         self.ranked = all(score.is_integer() for score in self.score.values())
 
@@ -86,7 +89,11 @@ class Cuts:
         "Every word in pieces that are drawn anew."
         rng, cut = Random(seed), self._joined if self.ranked else self._drawn
         words = [re.findall('▁?[^▁]+', self.sp.normalize(text)) for text in texts]
-        return [[piece for word in row for piece in cut(word, p, rng)] for row in words]
+        return [[piece for word in row for part in cut(word, p, rng) for piece in self._spelled(part)] for row in words]
+
+    def _spelled(self, part):
+        if part in self.score or not self.has_bytes: return [part]
+        return [f'<0x{byte:02X}>' for byte in part.encode()]
 
     def _joined(self, word, p, rng):
         pieces = list(word)
