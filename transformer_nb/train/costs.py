@@ -57,9 +57,7 @@ def matmul_rate(
 
 @cache
 def _measured_rate(device, dtype, threads):
-    # On a GPU two matrices are 0.1 GB. On a CPU the small ones take milliseconds, in which a busy machine leaves a core
-    # alone now and then; they are too little work for many threads. In 16 bits, for which many CPUs have no units, the
-    # large ones would take minutes
+    # On a GPU two matrices are 0.1 GB; many CPUs have no units for 16 bits and would take minutes for large ones
     n = 4096 if device.type != 'cpu' else 2048 if dtype == torch.float32 and threads >= 4 else 512
     while True:
         try: return 2*n**3/matmul_seconds(n, device, dtype)
