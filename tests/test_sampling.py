@@ -118,13 +118,32 @@ def test_a_vocabulary_that_leaves_nothing_to_chance_cuts_as_usual(kind, p):
     assert tokenizer.resample(texts, p, seed=0) == tokenizer.encode(texts)
 
 
+def of_ones_own(kind, **settings):
+    "A vocabulary that SentencePiece has learned with other settings than ours."
+    out, texts = io.BytesIO(), [side for pair in PAIRS for side in pair]
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=500, model_type=kind,
+        pad_id=0, bos_id=1, eos_id=2, unk_id=3, minloglevel=2, **settings)
+    return Tokenizer(out.getvalue())
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_symbols_of_ones_own_are_never_cut(kind):
+    tokenizer = of_ones_own(kind, user_defined_symbols=['<2de>', '<2>', '[x]'])
+    texts = ['<2de> a dog runs .', 'the<2>cat [x]']
+    kept = [[piece for piece in tokenizer.pieces(row) if piece[0] in '<['] for row in tokenizer.encode(texts)]
+    assert kept == [['<2de>'], ['<2>', '[x]']]
+    found = [tokenizer.resample(texts, .3, seed) for seed in range(20)]
+    for rows in found:
+        assert [[piece for piece in tokenizer.pieces(row) if piece[0] in '<['] for row in rows] == kept
+        assert tokenizer.decode(rows) == texts
+    assert len({str(rows) for rows in found}) > 1
+    if kind == 'bpe': assert tokenizer.resample(texts, 0., 0) == tokenizer.encode(texts)
+
+
 @pytest.mark.parametrize('kind', KINDS)
 def test_what_has_no_piece_is_written_in_bytes_where_the_model_has_them(kind):
     "Or a run would learn to write <unk> in their place."
-    out, texts = io.BytesIO(), [side for pair in PAIRS for side in pair]
-    spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=500, model_type=kind,
-        byte_fallback=True, pad_id=0, bos_id=1, eos_id=2, unk_id=3, minloglevel=2)
-    tokenizer = Tokenizer(out.getvalue())
+    tokenizer = of_ones_own(kind, byte_fallback=True)
     found = [tokenizer.resample(['a ☃ runs', 'Größe 犬'], .3, seed) for seed in range(5)]
     assert all(tokenizer.decode(rows) == ['a ☃ runs', 'Größe 犬'] for rows in found) and found[0] != found[1]
 

@@ -15,6 +15,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from functools import cached_property
+from itertools import chain
 from math import exp, log
 from operator import add
 from pathlib import Path
@@ -69,8 +70,7 @@ class TokenizerLike(Protocol):
 
 # %% ../../nbs/data/05_tokenizer.ipynb #c19fbd06
 class Cuts:
-    """Other cuts of words than the usual one, drawn from a seed, alike in every process; for any SentencePiece model,
-    but user-defined symbols would be cut like words."""
+    "Other cuts of words than the usual one, for any SentencePiece model; drawn from a seed, alike in every process."
     def __init__(self,
         sp:spm.SentencePieceProcessor # Its pieces and their scores
     ):
@@ -80,6 +80,10 @@ class Cuts:
         self.has_bytes = any(map(sp.is_byte, all_ids))  # and writes with them what has no piece
         self.unknown = min(self.score.values()) - 10  # score of a character without a piece, as in SentencePiece
         self.ranked = all(score.is_integer() for score in self.score.values())
+        # User-defined symbols are never cut. They have the score 0, and so has the first pair of letters that BPE joins
+        self.whole = {piece for piece, score in self.score.items() if score == 0 and len(piece) > 1 + self.ranked}
+        symbols = '|'.join(map(re.escape, sorted(self.whole, key=len, reverse=True)))
+        self.word = re.compile(f'{symbols}|▁?(?:(?!{symbols})[^▁])+|▁' if symbols else '▁?[^▁]+')
 
     def resample(self,
         texts:list, # Sentences
@@ -87,13 +91,15 @@ class Cuts:
         seed:int    # Fixes the cuts
     ) -> list:      # One list of pieces per sentence
         "Every word in pieces that are drawn anew."
-        rng, cut = Random(seed), self._joined if self.ranked else self._drawn
-        words = [re.findall('▁?[^▁]+', self.sp.normalize(text)) for text in texts]
-        return [[piece for word in row for part in cut(word, p, rng) for piece in self._spelled(part)] for row in words]
+        rng, words = Random(seed), [self.word.findall(self.sp.normalize(text)) for text in texts]
+        return [[piece for word in row for piece in self._cut(word, p, rng)] for row in words]
 
-    def _spelled(self, part):
-        if part in self.score or not self.has_bytes: return [part]
-        return [f'<0x{byte:02X}>' for byte in part.encode()]
+    def _cut(self, word, p, rng):
+        if word in self.whole: return [word]
+        pieces = self._joined(word, p, rng) if self.ranked else self._drawn(word, p, rng)
+        if not self.has_bytes: return pieces
+        spelled = ([piece] if piece in self.score else map('<0x{:02X}>'.format, piece.encode()) for piece in pieces)
+        return list(chain.from_iterable(spelled))
 
     def _joined(self, word, p, rng):
         pieces = list(word)
