@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core import InputError
-from .batching import PairSource, encode_pairs, fitting, id_pairs
+from .batching import IdPairs, PairSource, encode_pairs, fitting, id_pairs
 from .corpora import Corpus, Split
 from .shards import JoinedPairs, load_data
 
@@ -71,8 +71,9 @@ class Mixture(JoinedPairs):
         return [found[i] for i in batch]
 
 # %% ../../nbs/data/04_sampling.ipynb #smplbpec
-class ResampledPairs(PairSource):
-    "Sentence pairs whose words are cut into other pieces in every epoch: BPE dropout (Provilkov et al., 2020)."
+class ResampledPairs(IdPairs):
+    """Sentence pairs whose words are cut into other pieces in every epoch: BPE dropout (Provilkov et al., 2020). Their
+    lengths, and single pairs, are those of the usual cuts."""
     cuts_alike = False
 
     def __init__(self,
@@ -85,15 +86,8 @@ class ResampledPairs(PairSource):
         if not all(hasattr(side, 'resample') for side in (tokenizer.source, tokenizer.target)):
             raise InputError(f"bpe_dropout: {type(tokenizer).__name__} has no method `resample`; leave the option out")
         self.tokenizer, self.split, self.max_len, self.p = tokenizer, split, max_len, p
-        self.plain = encode_pairs(tokenizer, split, max_len)
-
-    @property
-    def lengths(self): return self.plain.lengths  # of the usual cuts
-
-    def __getitem__(self,
-        i:int # Number of a pair
-    ): # Its usual ids
-        return self.plain[i]
+        usual = encode_pairs(tokenizer, split, max_len)
+        super().__init__(usual.ids, usual.bounds)
 
     def take(self,
         batch:list, # Indices of pairs
@@ -104,7 +98,7 @@ class ResampledPairs(PairSource):
         seeds = np.random.SeedSequence((seed, epoch, batch[0])).generate_state(2)
         sides = zip((self.tokenizer.source, self.tokenizer.target), zip(*(self.split[i] for i in batch)), seeds)
         pairs = zip(*(side.resample(list(texts), self.p, int(key)) for side, texts, key in sides))
-        return [pair if max(map(len, pair)) < self.max_len else self.plain[i] for i, pair in zip(batch, pairs)]
+        return [pair if max(map(len, pair)) < self.max_len else self[i] for i, pair in zip(batch, pairs)]
 
 # %% ../../nbs/data/04_sampling.ipynb #smplasic
 def as_ids(
