@@ -245,6 +245,14 @@ def test_what_a_checkpoint_cannot_hold_is_refused_before_the_first_step(tmp_path
         Trainer(made.model, train=made.batches.pairs, cfg=made.cfg, out=tmp_path/'run', about={'data': tmp_path})
 
 
+def test_a_run_that_is_refused_leaves_the_model_as_it_was(tmp_path):
+    new_trainer(tmp_path/'run', save_every=2).fit(quiet=True)
+    other = new_trainer(tmp_path/'run', seed=5)
+    before = {name: w.clone() for name, w in other.model.state_dict().items()}
+    with pytest.raises(InputError, match='its run has seed 0, not 5'): other.resume()
+    assert_equal(other.model.state_dict(), before)
+
+
 def test_a_checkpoint_that_is_being_written_when_a_run_fails_can_be_resumed(tmp_path, monkeypatch):
     trainer, write = new_trainer(tmp_path/'run', save_every=2), checkpoints.write_files
     def slowly(path, files):

@@ -398,14 +398,14 @@ class Trainer:
             newest = self.world.broadcast_from_rank0(lambda: checkpoints.newest(self.out))
             found = checkpoints.load(newest, verified=self.is_main_process, tokenizer=self.tokenizer)  # it has read all
         checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
-        theirs, ours = found.model.state_dict(), self.model.state_dict()
-        self.model.load_state_dict({name: checkpoints.sharded_like(theirs[name], like) for name, like in ours.items()})
         training = read_state(found)
         for name in FIXED_SETTINGS:
             theirs, ours = training['settings'].get(name), getattr(self.cfg, name)
             if theirs != ours:
                 raise InputError(f"{found.path}: its run has {name} {theirs}, not {ours}; "
                     "keep to the settings of that run, or begin another in a new directory")
+        theirs, ours = found.model.state_dict(), self.model.state_dict()
+        self.model.load_state_dict({name: checkpoints.sharded_like(theirs[name], like) for name, like in ours.items()})
         checkpoints.load_optimizer(found.path, self.optimizer, just_verified)
         if self.cfg.dtype == 'auto': self._set_dtype(training['settings']['dtype'])
         if training.get('scaler'): self.scaler.load_state_dict(training['scaler'])
