@@ -56,7 +56,7 @@ SCRIPTS = {  # Language: how the Unicode names of its letters begin; for all oth
     'HANGUL CJK': 'ko', 'DEVANAGARI': 'hi mr ne', 'THAI': 'th', 'GEORGIAN': 'ka', 'ARMENIAN': 'hy', 'TAMIL': 'ta',
     'BENGALI': 'bn', 'CJK': 'zh', 'HIRAGANA KATAKANA CJK': 'ja'}
 SCRIPT_OF = {lang: set(names.split()) for names, langs in SCRIPTS.items() for lang in langs.split()}
-THREE = {name: two for name, two in (names.split('=') for names in (  # Another name, mostly of three letters: the one above
+THREE = {name: two for name, two in (names.split('=') for names in (  # Another name: the one above
     'eng=en deu=de ger=de fra=fr fre=fr spa=es ita=it por=pt nld=nl dut=nl swe=sv dan=da nor=no nob=no nb=no nno=nn '
     'fin=fi est=et lav=lv lit=lt pol=pl ces=cs cze=cs slk=sk slo=sk slv=sl hrv=hr bos=bs srp=sr hun=hu ron=ro rum=ro '
     'tur=tr isl=is ice=is gle=ga cym=cy wel=cy sqi=sq alb=sq cat=ca eus=eu baq=eu glg=gl mlt=mt ind=id msa=ms may=ms '
