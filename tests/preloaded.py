@@ -1,6 +1,6 @@
 """What is done once, in the process of which tests/conftest.py makes copies: imports that most need, measuring the
-machine's speed, a second in every process that trains, and drawing the built-in corpus, up to four seconds in every
-notebook that reads it."""
+machine's speed, a tenth of a second in every process that trains, and drawing the built-in corpus, up to four seconds
+in every notebook that reads it."""
 import gc
 import os
 import sys

@@ -178,6 +178,7 @@ def test_impossible_layouts_are_refused():
     for rank in (-1, 2):
         with pytest.raises(ValueError, match='ranks go from 0 to 1'): Batches(pairs, per_step=2, rank=rank, world=2)
     with pytest.raises(ValueError, match='at least one'): Batches([])
+    with pytest.raises(InputError, match=r'pair 0 \(from 0\): 3 sides'): Batches([([5], [6], [7]), ([8], [9], [10])])
 
 
 # --- Prefetching

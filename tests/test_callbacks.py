@@ -4,10 +4,12 @@ whole and right, weight decay leaves norms and biases alone; older names of sett
 import errno
 import json
 import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from conftest import tnb
@@ -21,6 +23,7 @@ from transformer_nb.train.callbacks import (
     EMA, BestCheckpoint, Callback, Checkpointing, EarlyStopping, Metrics, SampleTranslations, Stopped,
     default_callbacks)
 from transformer_nb.train.recipes import FOLDER, load_recipe
+from transformer_nb.train.runs import NotFinite
 from transformer_nb.train.trainer import OLD_NAMES, Trainer, TrainingConfig
 
 
@@ -225,6 +228,43 @@ def test_an_optimizer_and_a_schedule_of_ones_own(tmp_path):
     assert whole.optimizer.param_groups[0]['lr'] == .1/4
     run('parts', 2)
     assert_equal(run('parts', 4, resume=True).model.state_dict(), whole.model.state_dict())
+
+
+@pytest.mark.parametrize('kind', [np.float32, torch.tensor])
+def test_a_score_and_a_rate_may_be_of_numpy_or_torch(kind, tmp_path):
+    "JSON cannot hold them, and the first checkpoint of a run would be its end."
+    trainer = new_trainer(tmp_path/'run', steps=2, save_every=2)
+    trainer.score, trainer.schedule = (lambda model: kind(12.5)), lambda step: kind(.25)
+    trainer.fit(quiet=True)
+    assert trainer.log[-1]['score'] == 12.5 and trainer.optimizer.param_groups[0]['lr'] == .25
+
+
+def test_what_a_checkpoint_cannot_hold_is_refused_before_the_first_step(tmp_path):
+    made = new_trainer(tmp_path/'run')
+    with pytest.raises(TypeError, match='not JSON serializable'):
+        Trainer(made.model, train=made.batches.pairs, cfg=made.cfg, out=tmp_path/'run', about={'data': tmp_path})
+
+
+def test_a_run_that_is_refused_leaves_the_model_as_it_was(tmp_path):
+    new_trainer(tmp_path/'run', save_every=2).fit(quiet=True)
+    other = new_trainer(tmp_path/'run', seed=5)
+    before = {name: w.clone() for name, w in other.model.state_dict().items()}
+    with pytest.raises(InputError, match='its run has seed 0, not 5'): other.resume()
+    assert_equal(other.model.state_dict(), before)
+
+
+def test_a_checkpoint_that_is_being_written_when_a_run_fails_can_be_resumed(tmp_path, monkeypatch):
+    trainer, write = new_trainer(tmp_path/'run', save_every=2), checkpoints.write_files
+    def slowly(path, files):
+        time.sleep(.3)
+        write(path, files)
+    def train_step(step):
+        if trainer.step == 2: raise NotFinite('a loss that is none')
+        return Trainer.train_step(trainer, step)
+    monkeypatch.setattr(checkpoints, 'write_files', slowly)
+    trainer.train_step = train_step
+    with pytest.raises(NotFinite): trainer.fit(quiet=True)
+    assert checkpoints.newest(tmp_path/'run').name == 'step-0000002'
 
 
 def test_the_weights_are_averaged_where_the_optimizer_remembers_nothing(tmp_path):

@@ -95,6 +95,8 @@ def test_parquet(tmp_path):
         parquet.write_table(pyarrow.Table.from_pylist(table), tmp_path/f'{name}.parquet', row_group_size=2)
         assert read(tmp_path/f'{name}.parquet') == PAIRS
     with pytest.raises(InputError, match="row 1: no texts named 'en' and 'fr'"): read(tmp_path/'flat.parquet', tgt='fr')
+    parquet.write_table(pyarrow.table({'en': ['a dog', None], 'de': ['ein Hund', 'x']}), tmp_path/'missing.parquet')
+    assert clean(tmp_path/'missing.parquet', language=False).removed == {'empty': 1}
     (tmp_path/'bad.parquet').write_bytes(b'no parquet at all')
     with pytest.raises(InputError, match='bad.parquet'): read(tmp_path/'bad.parquet')
 
@@ -105,11 +107,40 @@ def test_parquet(tmp_path):
     ('a.jsonl', b'{"en"\n', 'a.jsonl:1: not JSON'), ('a.jsonl', b'[1, 2]\n', 'a.jsonl:1: no texts'),
     ('a.tmx', b'<tmx><body><tu></body></tmx>', 'a.tmx: broken XML'), ('a.tmx', b'', 'a.tmx: broken XML'),
     ('a.tmx', b'<tmx><body><tu><tuv xml:lang="en"><seg>a</seg></tuv></tu></body></tmx>', 'a.tmx: unit 1'),
+    ('a.tmx', b'<?xml version="1.0" encoding="gb2312"?><tmx/>', 'again, in UTF-8'),
+    ('a.tmx', b'<?xml version="1.0" encoding="klingon"?><tmx/>', 'again, in UTF-8'),
+    ('a.jsonl', b'['*100_000, 'a.jsonl:1: not JSON'),
     ('a.tsv', b'', 'a.tsv: the file is empty'), ('a.csv', b'a,b', 'a.csv: its other side is missing')])
 def test_bad_files_are_named(tmp_path, name, data, named):
     (tmp_path/name).write_bytes(data)
     with pytest.raises(InputError) as e: read(tmp_path/name)
     assert named in str(e.value) and '\n' not in str(e.value)
+
+
+def test_a_side_may_be_called_translation(tmp_path):
+    (tmp_path/'a.jsonl').write_text('{"source": "a dog", "translation": "ein Hund"}\n')
+    assert read(tmp_path/'a.jsonl', 'source', 'translation') == [('a dog', 'ein Hund')]
+
+
+def test_a_text_of_many_spaces_is_read_at_once(tmp_path):
+    "Not in the square of their number: a million would take hours."
+    (tmp_path/'a.jsonl').write_text(json.dumps({'en': 'a \r\n \n dog\n' + ' '*10**6, 'de': ' '*10**6 + 'Hund'}))
+    assert read(tmp_path/'a.jsonl') == [('a dog', 'Hund')]
+
+
+def test_units_of_a_namespace_are_read(tmp_path):
+    (tmp_path/'a.tmx').write_bytes(tmx(PAIRS[:1]).replace(b'<tmx>', b'<tmx xmlns="http://www.lisa.org/tmx14">'))
+    assert read(tmp_path/'a.tmx') == PAIRS[:1]
+
+
+def test_names_may_have_commas(tmp_path):
+    "Of a folder, of a file that holds both sides, and of two files; they are cut where both of them are there."
+    folder = tmp_path/'Ada, Charles'
+    folder.mkdir()
+    for lang, side in zip(('en', 'de'), zip(*PAIRS)): (folder/f'train.{lang}').write_bytes(text_of(side))
+    (folder/'a,b.tsv').write_bytes(WRITE['tsv'](PAIRS))
+    for data in (folder, folder/'a,b.tsv', f"{folder/'train.en'},{folder/'train.de'}"): assert read(data) == PAIRS
+    with pytest.raises(InputError, match='no.en: no such file'): read('no.en,no.de')
 
 
 def test_half_a_character_of_json_is_left_out(tmp_path):
@@ -250,6 +281,21 @@ def test_planted_languages_are_found(lang):
     assert [rules.fault(*pair) for pair in long] == ['language']*60
 
 
+SWEDISH = ('A young man is standing beside the road with a dog.', 'En ung man står vid sidan av vägen med en hund.')
+
+
+@lid
+@pytest.mark.parametrize('tgt, english', [('sv', 'language'), ('swe', 'language'), ('xx', None)])
+def test_a_language_is_judged_by_any_of_its_names_or_not_at_all(tmp_path, tgt, english):
+    "All that is in a language which the package does not know would be taken for another one."
+    rules = Rules('eng', tgt)
+    assert rules.fault(*SWEDISH) is None
+    assert rules.fault(SWEDISH[0], 'Two children are playing in the garden today.') == english
+    write(tmp_path, 'train', [SWEDISH])
+    for lang in ('en', 'de'): (tmp_path/f'train.{lang}').rename(tmp_path/f"train.{'eng' if lang == 'en' else tgt}")
+    assert ("texts in 'xx' were not looked at" in str(clean(tmp_path, src='eng', tgt=tgt))) == (tgt == 'xx')
+
+
 def test_other_test_sets_are_named(tmp_path):
     pairs = [(f'this is the long sentence number {i} .', f'das ist der lange Satz Nummer {i} .') for i in range(20)]
     write(tmp_path/'raw', 'train', pairs)
@@ -273,6 +319,7 @@ def test_a_folder_stands_for_its_test_sets(tmp_path):
     report = clean(tmp_path/'raw', tests=(tmp_path/'tests',), language=False)
     names = {f'overlap with {tmp_path}/tests/{name}' for name in ('test', 'val')}
     assert report.kept == 1 and set(report.removed) == names
+    assert clean(tmp_path/'raw', tests=tmp_path/'tests', language=False) == report
     with pytest.raises(InputError, match=r'raw: no val.en or test\*.en in it; name'):
         clean(tmp_path/'raw', tests=(tmp_path/'raw',))
 
@@ -299,7 +346,7 @@ def test_the_commands(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ['raw']
     status, out, err = tnb('tnb-data', 'clean', tmp_path/'raw', '--out', tmp_path/'clean')
     assert status == 0 and b'duplicate' in out and (tmp_path/'clean'/'train.en').read_text() == 'a dog runs .\n', err
-    for args, named in (((tmp_path/'no',), 'no such folder'), ((tmp_path/'raw', '--max-ratio', .5), 'above 1')):
+    for args, named in (((tmp_path/'no',), 'no such folder'), ((tmp_path/'raw', '--max-ratio', 'nan'), 'above 1')):
         status, out, err = tnb('tnb-data', 'check', *args)
         assert (status, out, len(err.splitlines())) == (2, b'', 1) and named in err
 

@@ -280,7 +280,13 @@ def test_minutes_are_turned_into_steps_by_measuring(tmp_path, capsys):
     warn_of_warmup(trainer)
     assert 'about 1 steps' in capsys.readouterr().err
     measured = new_trainer(tmp_path/'b', steps=None, minutes=1., threads=1)
-    assert expected_steps(measured) == round(60/measured.step_seconds[1])
+    modes, gradients = [], measured.gradients
+    def watched(step):
+        modes.append(measured.model.training)
+        return gradients(step)
+    measured.gradients = watched
+    measured.model.eval()  # as one is that was read, to start from
+    assert expected_steps(measured) == round(60/measured.step_seconds[1]) and all(modes)
 
 
 def test_a_resumed_run_keeps_what_was_chosen(tmp_path):

@@ -111,6 +111,7 @@ TEXT = (FOLDER/'multi30k.toml').read_text(encoding='utf-8')
     ('beam = 4\n' + TEXT, 'beam: no table of a recipe'),
     (TEXT.replace('steps = 2753', ''), '[train] gives neither steps nor minutes'),
     (TEXT.replace('beam = 4', 'beam = '), 'no TOML'),
+    (TEXT.replace('fetch = [', 'fetch = [1, '), '[data] fetch = [1, '),
     ('\udcff' + TEXT, 'no TOML')])
 def test_a_mistake_is_named_in_one_line(text, named, tmp_path):
     file = tmp_path/'mine.toml'
@@ -145,6 +146,9 @@ def test_sentences_of_the_test_are_not_in_training(tmp_path):
     assert len(corpus['test']) == 4 < len(corpus['train'])
     (tmp_path/'bad.txt').write_text('one\ttwo\nthree\n')
     with pytest.raises(InputError, match='bad.txt:2: no tab'): split_tatoeba(tmp_path/'bad.txt', tmp_path/'new')
+    (tmp_path/'fra.csv').write_text('one,two\n')
+    with pytest.raises(InputError, match=r'fra.csv: its other side is missing; .*\.txt'):
+        split_tatoeba(tmp_path/'fra.csv', tmp_path/'new')
     assert not (tmp_path/'new').exists()
 
 

@@ -1,4 +1,5 @@
 "Several corpora with weights, BPE dropout, and fine-tuning: counts, determinism, and what a resumed run sees."
+import io
 import json
 import math
 import subprocess
@@ -8,18 +9,20 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import sentencepiece as spm
 import torch
 from conftest import few_pairs, tnb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer_nb import checkpoints
-from transformer_nb.cli import train
+from transformer_nb.cli import _where, train
+from transformer_nb.config import preset
 from transformer_nb.core import InputError
 from transformer_nb.data.batching import Batches, id_pairs, make_batch
 from transformer_nb.data.corpora import Split
-from transformer_nb.data.sampling import Mixture, ResampledPairs, load_mixture, weighted
-from transformer_nb.data.tokenizer import TokenizerLike, train_tokenizer
+from transformer_nb.data.sampling import Mixture, ResampledPairs, as_ids, load_mixture, weighted
+from transformer_nb.data.tokenizer import Tokenizer, TokenizerLike, train_tokenizer
 from transformer_nb.interop.marian import read_model
 from transformer_nb.parts.packing import with_packed_attention
 from transformer_nb.train.trainer import batch_loss
@@ -115,6 +118,36 @@ def test_a_vocabulary_that_leaves_nothing_to_chance_cuts_as_usual(kind, p):
     assert tokenizer.resample(texts, p, seed=0) == tokenizer.encode(texts)
 
 
+def of_ones_own(kind, **settings):
+    "A vocabulary that SentencePiece has learned with other settings than ours."
+    out, texts = io.BytesIO(), [side for pair in PAIRS for side in pair]
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=out, vocab_size=500, model_type=kind,
+        pad_id=0, bos_id=1, eos_id=2, unk_id=3, minloglevel=2, **settings)
+    return Tokenizer(out.getvalue())
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_symbols_of_ones_own_are_never_cut(kind):
+    tokenizer = of_ones_own(kind, user_defined_symbols=['<2de>', '<2>', '[x]'])
+    texts = ['<2de> a dog runs .', 'the<2>cat [x]']
+    kept = [[piece for piece in tokenizer.pieces(row) if piece[0] in '<['] for row in tokenizer.encode(texts)]
+    assert kept == [['<2de>'], ['<2>', '[x]']]
+    found = [tokenizer.resample(texts, .3, seed) for seed in range(20)]
+    for rows in found:
+        assert [[piece for piece in tokenizer.pieces(row) if piece[0] in '<['] for row in rows] == kept
+        assert tokenizer.decode(rows) == texts
+    assert len({str(rows) for rows in found}) > 1
+    if kind == 'bpe': assert tokenizer.resample(texts, 0., 0) == tokenizer.encode(texts)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_what_has_no_piece_is_written_in_bytes_where_the_model_has_them(kind):
+    "Or a run would learn to write <unk> in their place."
+    tokenizer = of_ones_own(kind, byte_fallback=True)
+    found = [tokenizer.resample(['a ☃ runs', 'Größe 犬'], .3, seed) for seed in range(5)]
+    assert all(tokenizer.decode(rows) == ['a ☃ runs', 'Größe 犬'] for rows in found) and found[0] != found[1]
+
+
 def test_cuts_come_as_often_as_their_probabilities_say():
     "A unigram vocabulary: each cut of a word as often as the product of its pieces' probabilities, to the power of α."
     cuts, word, alpha = train_tokenizer([side for pair in PAIRS for side in pair], 250, 'unigram').cuts, 'garden', .3
@@ -182,6 +215,33 @@ def test_a_weight_is_kept_to_its_last_digit(text, tmp_path):
 @pytest.mark.parametrize('given, said', [('=0', 'weight above 0'), ('=x', 'no such folder')])
 def test_a_weight_that_is_none(text, given, said):
     with pytest.raises(InputError, match=said): load_mixture([str(text/'a'), str(text/'b') + given])
+
+
+def test_a_weight_is_read_as_it_was_written():
+    "Python writes small ones with an exponent, and a resumed run would look for a folder of that name."
+    for weight in (.5, 2, 1e-5, 1.25e-7): assert weighted(_where(f'builtin={weight:.9f}')) == ('builtin', weight)
+
+
+@pytest.mark.parametrize('data', [[], '', ['']])
+def test_no_corpus_is_no_folder(data):
+    "Of an empty name Path makes the present folder."
+    with pytest.raises(InputError, match='no corpus is named'): load_mixture(data)
+
+
+@pytest.mark.parametrize('pairs, said', [
+    ([src for src, _ in PAIRS], r"train: 'a.*', pair 0 \(from 0\), is no pair of texts"),
+    ([pair[:1] for pair in PAIRS], 'pair 0 .* is no pair'), ([*PAIRS[:3], ('a dog', None)], 'pair 3 .* is no pair'),
+    ([([5], [6], [7]), ([8], [9], [10])], r'pair 0 \(from 0\): 3 sides')])
+def test_what_are_no_pairs_is_said(tokenizers, pairs, said):
+    "Letters would be taken for sentences, and sentences for the translations of others."
+    with pytest.raises(InputError, match=said): as_ids(pairs, 'train', tokenizers[0], preset('tiny', vocab_size=250))
+
+
+def test_a_mixture_may_have_an_empty_part_and_no_mixture(tokenizers):
+    cfg = preset('tiny', vocab_size=250)
+    mixed = as_ids(Mixture([[], PAIRS[:5]], [1, 2]), 'train', tokenizers[0], cfg)
+    assert Batches(mixed, 10**5).epoch(0)[0].count(4) == 2
+    with pytest.raises(InputError, match='a mixture in a mixture'): Mixture([mixed], [1])
 
 
 def loss(found, pairs):

@@ -298,7 +298,15 @@ def test_other_settings_and_foreign_folders_are_refused(text, whole, tmp_path):
     (tmp_path/'notes').write_text('mine')
     with pytest.raises(InputError) as e: prepare(text, tmp_path, **SETTINGS)
     one_line(e, 'notes', 'choose another directory')
+    with pytest.raises(InputError) as e: prepare(text, tmp_path/'notes', **SETTINGS)
+    one_line(e, 'notes', 'choose another directory')
     assert os.listdir(tmp_path) == ['notes']
+
+
+def test_settings_may_be_numbers_of_numpy(text, whole, tmp_path):
+    "A manifest is JSON, which cannot hold them."
+    prepare(text, tmp_path/'shards', vocab_size=np.int64(60), sample=np.int64(200), max_len=np.int32(1024), workers=1)
+    same(tmp_path/'shards', whole)
 
 
 def test_bad_text_is_refused_before_anything_is_made(text, tmp_path):

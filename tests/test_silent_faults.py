@@ -662,6 +662,7 @@ def test_a_comma_in_the_name_of_a_folder_and_a_lone_test_set(tmp_path):
 
 def test_a_kind_of_vocabulary_that_is_none():
     refused(lambda: train_tokenizer(TEXT, kind='bpee'), "'bpee'", 'bpe or unigram')
+    refused(lambda: train_tokenizer('a dog runs .\na cat sleeps .'), 'a list of sentences is needed')  # or of letters
 
 
 def test_a_broken_manifest_of_shards_is_named(tmp_path):

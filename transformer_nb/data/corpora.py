@@ -6,8 +6,8 @@ Docs: https://transformer-nb.github.io/transformer_nb/data/corpora.html.md"""
 
 # %% auto #0
 __all__ = ['PACKED', 'VAL_NAMES', 'decode_line', 'reading', 'stream_lines', 'read_lines', 'Split', 'stream_parallel',
-           'full_pairs', 'read_parallel', 'Corpus', 'folder_files', 'unpacked_name', 'load_folder', 'load_builtin',
-           'load_corpus']
+           'full_pairs', 'read_parallel', 'Corpus', 'named_files', 'folder_files', 'unpacked_name', 'load_folder',
+           'load_builtin', 'load_corpus']
 
 # %% ../../nbs/data/00_corpora.ipynb #30779b2c
 import gzip
@@ -156,6 +156,15 @@ class Corpus:
 # %% ../../nbs/data/00_corpora.ipynb #69278155
 VAL_NAMES = ('val', 'valid', 'dev')
 
+def named_files(
+    data:str|Path # A folder or a file; or two files, comma between
+) -> tuple:       # One name, or two
+    "What was named, which may have commas of its own: two files are cut where both of them are there."
+    parts = str(data).split(',')
+    if Path(data).exists() or len(parts) == 1: return str(data),
+    ways = [(','.join(parts[:i]), ','.join(parts[i:])) for i in range(1, len(parts))]
+    return next((way for way in ways if all(Path(file).is_file() for file in way)), ways[0])
+
 def folder_files(
     data:str|Path,    # Holds train.SRC, train.TGT, val.*, test*.* (also .gz, .xz, .zst); or two files, comma between
     src:str,          # Source language: the file name's ending
@@ -163,7 +172,8 @@ def folder_files(
 ) -> dict:            # Name of each split to its two files
     "The files of a folder, Multi30k's own layout included; raises `InputError` where a side is missing."
     folder, found = Path(data), {}
-    if ',' in str(data) and not folder.is_dir(): return {'train': tuple(str(data).split(',', 1))}
+    names = named_files(data)
+    if len(names) == 2: return {'train': names}
     if folder.is_file():
         raise InputError(f"{folder}: its other side is missing; give two files, comma between, or a folder; "
             "of one file that holds both sides (.tsv, .txt, .jsonl, .tmx, .parquet) tnb-data prepare makes one")

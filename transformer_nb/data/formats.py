@@ -16,7 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ..core import InputError
-from .corpora import folder_files, reading, stream_lines, stream_parallel, unpacked_name
+from .corpora import folder_files, named_files, reading, stream_lines, stream_parallel, unpacked_name
 from ..files import reading_errors_as
 
 # %% ../../nbs/data/01_formats.ipynb #9fc71b94
@@ -29,12 +29,15 @@ def _tsv(file, src, tgt):
 # %% ../../nbs/data/01_formats.ipynb #d33bd806
 def _one_line(text):
     "As a line that a file can hold: JSON allows half a character, a lone surrogate."
-    return re.sub(r'\s*[\r\n]+\s*', ' ', text).strip().encode(errors='ignore').decode()
+    if text is None: return ''  # a cell without a value
+    parts = map(str.strip, re.split('[\r\n]+', text))
+    return ' '.join(filter(None, parts)).encode(errors='ignore').decode()
 
 def _pair(row, src, tgt, place):
     "The two sides of a row with names; raises `InputError` if it has them not."
     try:
-        row = row.get('translation', row)
+        inner = row.get('translation')
+        if isinstance(inner, dict): row = inner  # else a side may be called so
         return _one_line(row[src]), _one_line(row[tgt])
     except (AttributeError, KeyError, TypeError):  # no table, no such side, no text
         raise InputError(f"{place}: no texts named {src!r} and {tgt!r}; "
@@ -43,7 +46,8 @@ def _pair(row, src, tgt, place):
 def _json_lines(file, src, tgt):
     for i, line in enumerate(stream_lines(file), 1):
         try: row = json.loads(line)
-        except ValueError as e: raise InputError(f"{file}:{i}: not JSON ({e}); give one object a line") from None
+        except (ValueError, RecursionError) as e:
+            raise InputError(f"{file}:{i}: not JSON ({e}); give one object a line") from None
         yield _pair(row, src, tgt, f'{file}:{i}')
 
 # %% ../../nbs/data/01_formats.ipynb #55e3d26c
@@ -51,14 +55,14 @@ LANG = '{http://www.w3.org/XML/1998/namespace}lang'  # xml:lang
 AGAIN = 'check or copy the file again'
 
 def _tmx(file, src, tgt):
-    unit = 0
-    with reading_errors_as(file, AGAIN, 'broken XML', ElementTree.ParseError), reading(file) as source:
+    unit, broken = 0, (ElementTree.ParseError, LookupError, ValueError)  # the last two for an unknown encoding
+    with reading_errors_as(file, f'{AGAIN}, in UTF-8', 'broken XML', *broken), reading(file) as source:
         events = ElementTree.iterparse(source, ('start', 'end'))
         _, root = next(events)
         for event, element in events:
-            if event == 'start' or element.tag != 'tu': continue
+            if event == 'start' or element.tag.rpartition('}')[2] != 'tu': continue
             unit += 1
-            texts = dict(map(_variant, element.iter('tuv')))
+            texts = dict(map(_variant, element.findall('{*}tuv')))  # of any namespace, or of none
             short = {lang.partition('-')[0]: text for lang, text in texts.items()}  # 'en' finds 'en-GB'
             yield _pair(short | texts, src.lower(), tgt.lower(), f'{file}: unit {unit}')
             root[-1].clear()  # the body, which holds the units
@@ -66,7 +70,7 @@ def _tmx(file, src, tgt):
 def _variant(tuv):
     "Language and text of one side of a unit. Marks inside a sentence vanish, their text stays."
     lang = tuv.get(LANG) or tuv.get('lang') or ''
-    return lang.lower(), ''.join(text for seg in tuv.findall('seg') for text in seg.itertext())
+    return lang.lower(), ''.join(text for seg in tuv.findall('{*}seg') for text in seg.itertext())
 
 # %% ../../nbs/data/01_formats.ipynb #4036bf5a
 def _parquet(file, src, tgt):
@@ -88,8 +92,9 @@ def find_files(
 ) -> dict:      # Name of each split to its files: two, or one that holds both sides
     "Where the text is; raises `InputError` for files that are missing or of an unknown kind."
     data = str(data)
-    both_sides = ',' not in data and Path(unpacked_name(data)).suffix in READERS and not Path(data).is_dir()
-    found = {'train': (data,)} if both_sides else folder_files(data, src, tgt)
+    names = named_files(data)
+    both_sides = len(names) == 1 and Path(unpacked_name(data)).suffix in READERS and not Path(data).is_dir()
+    found = {'train': names} if both_sides else folder_files(data, src, tgt)
     for file in chain(*found.values()):
         if not os.path.exists(file): raise InputError(f"{file}: no such file; check the path")
     return found

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core import InputError
-from .batching import PairSource, encode_pairs, fitting
+from .batching import IdPairs, PairSource, encode_pairs, fitting, id_pairs
 from .corpora import Corpus, Split
 from .shards import JoinedPairs, load_data
 
@@ -33,6 +33,8 @@ class Mixture(JoinedPairs):
         if len(self.parts) != len(self.weights) or not all(0 < w < np.inf for w in self.weights):
             raise InputError(f"weights {self.weights} of {len(self.parts)} corpora: give each a weight above 0, "
                 "or leave the corpus out")
+        if any(isinstance(part, Mixture) for part in self.parts):
+            raise InputError("a mixture in a mixture: put all corpora into one, each with its own weight")
         self.epochs_alike = all(w.is_integer() for w in self.weights)
         self.cuts_alike = all(getattr(part, 'cuts_alike', True) for part in self.parts)
         self.digest = ','.join(filter(None, (getattr(part, 'digest', None) for part in self.parts))) or None
@@ -69,8 +71,9 @@ class Mixture(JoinedPairs):
         return [found[i] for i in batch]
 
 # %% ../../nbs/data/04_sampling.ipynb #smplbpec
-class ResampledPairs(PairSource):
-    "Sentence pairs whose words are cut into other pieces in every epoch: BPE dropout (Provilkov et al., 2020)."
+class ResampledPairs(IdPairs):
+    """Sentence pairs whose words are cut into other pieces in every epoch: BPE dropout (Provilkov et al., 2020). Their
+    lengths, and single pairs, are those of the usual cuts."""
     cuts_alike = False
 
     def __init__(self,
@@ -83,15 +86,8 @@ class ResampledPairs(PairSource):
         if not all(hasattr(side, 'resample') for side in (tokenizer.source, tokenizer.target)):
             raise InputError(f"bpe_dropout: {type(tokenizer).__name__} has no method `resample`; leave the option out")
         self.tokenizer, self.split, self.max_len, self.p = tokenizer, split, max_len, p
-        self.plain = encode_pairs(tokenizer, split, max_len)
-
-    @property
-    def lengths(self): return self.plain.lengths  # of the usual cuts
-
-    def __getitem__(self,
-        i:int # Number of a pair
-    ): # Its usual ids
-        return self.plain[i]
+        usual = encode_pairs(tokenizer, split, max_len)
+        super().__init__(usual.ids, usual.bounds)
 
     def take(self,
         batch:list, # Indices of pairs
@@ -102,7 +98,7 @@ class ResampledPairs(PairSource):
         seeds = np.random.SeedSequence((seed, epoch, batch[0])).generate_state(2)
         sides = zip((self.tokenizer.source, self.tokenizer.target), zip(*(self.split[i] for i in batch)), seeds)
         pairs = zip(*(side.resample(list(texts), self.p, int(key)) for side, texts, key in sides))
-        return [pair if max(map(len, pair)) < self.max_len else self.plain[i] for i, pair in zip(batch, pairs)]
+        return [pair if max(map(len, pair)) < self.max_len else self[i] for i, pair in zip(batch, pairs)]
 
 # %% ../../nbs/data/04_sampling.ipynb #smplasic
 def as_ids(
@@ -111,9 +107,9 @@ def as_ids(
     tokenizer,        # Makes ids of texts; None: there are only ids
     cfg:Any,          # TransformerConfig of the model that is to learn from them
     bpe_dropout:float|None=None # Probability that a joining is left out; None: the usual cuts
-):                    # A PairSource, or nothing where there is nothing
+) -> PairSource:
     "Pairs as `Batches` takes them; `InputError` for what cannot be read, or would be refused by the model."
-    if not len(pairs): return pairs
+    if not len(pairs): return id_pairs([])
     if isinstance(pairs, Mixture):
         return Mixture([as_ids(part, name, tokenizer, cfg, bpe_dropout) for part in pairs.parts], pairs.weights)
     if not isinstance(pairs[0][0], str):
@@ -123,6 +119,9 @@ def as_ids(
             raise InputError(f"{name}: the shards are of another vocabulary than the model; give the text instead")
         return fitting(pairs, cfg, name)
     if not tokenizer: raise InputError(f"{name} holds texts: give the tokenizer that turns them into ids")
+    for i, pair in enumerate(pairs):
+        if len(pair) == 2 and not isinstance(pair, str) and all(isinstance(side, str) for side in pair): continue
+        raise InputError(f"{name}: {pair!r:.80}, pair {i} (from 0), is no pair of texts; give (source, target)")
     split = pairs if isinstance(pairs, Split) else Split(pairs, f'{name} source', f'{name} target')
     if bpe_dropout: return ResampledPairs(tokenizer, split, cfg.max_len, bpe_dropout)
     return encode_pairs(tokenizer, split, cfg.max_len)
@@ -132,7 +131,7 @@ def weighted(
     name:str # What `--data` names, perhaps with a weight: 'web', 'web=0.5'
 ) -> tuple[str, float]: # Corpus and weight
     "A corpus and how often it is wanted."
-    found = re.fullmatch(r'(.+)=(\d+\.?\d*|\.\d+)', name)
+    found = re.fullmatch(r'(.+)=(\d+\.?\d*(?:e[+-]\d+)?|\.\d+)', name)  # 1e-05: so Python writes a small one
     if not found or Path(name).exists(): return name, 1.
     return found[1], float(found[2])
 
@@ -144,7 +143,9 @@ def load_mixture(
     drop_empty:bool=False   # Leave out pairs with an empty side instead of refusing them?
 ) -> Corpus:                # The first one's, but its 'train' is a `Mixture` where there are several
     "Whatever `--data` names, as a corpus; `InputError` as `load_data`."
-    names, weights = zip(*map(weighted, [data] if isinstance(data, str) else data))
+    named = [data] if isinstance(data, str) else data
+    if not (named and all(named)): raise InputError("no corpus is named: give a folder, two files, or builtin (--data)")
+    names, weights = zip(*map(weighted, named))
     corpora = [load_data(name, src, tgt, n_train, drop_empty) for name in names]
     if weights == (1.,): return corpora[0]
     languages = sorted({f'{corpus.src}-{corpus.tgt}' for corpus in corpora})

@@ -32,7 +32,7 @@ from .batching import IdPairs, PairSource, encode_pairs
 from .corpora import Corpus, Split, full_pairs, load_corpus, load_folder
 from .formats import find_files, stream_pairs
 from .tokenizer import Tokenizer, train_tokenizer
-from ..files import atomic_write, check_file, locked, read_json, to_json, writing_errors_as
+from ..files import atomic_write, check_file, check_free, locked, read_json, to_json, writing_errors_as
 
 # %% ../../nbs/data/03_shards.ipynb #df4fcb31
 PER_SHARD = 2**16  # Pairs that are read for a shard
@@ -109,11 +109,9 @@ def _alone(folder):
     "In this block the directory is ours; `InputError` for what is in the way, `DiskError` if it cannot be written."
     remedy = 'make room, and give the same command again: it goes on, and loses nothing that is done'
     with writing_errors_as(folder, remedy):
+        if not any((folder/name).exists() for name in (MANIFEST, JOURNAL)):
+            check_free(folder, tuple(left.name for left in folder.glob('.*.tmp')), 'directory of shards')
         folder.mkdir(parents=True, exist_ok=True)
-        there = [name for name in os.listdir(folder) if not name.endswith('.tmp')]
-        if there and MANIFEST not in there and JOURNAL not in there:
-            raise InputError(f"{folder}: is there already and holds no shards ({there[0]} lies in it); "
-                "choose another directory")
         with locked(folder, f"{folder}: another process is preparing it; wait for its end"):
             for left in folder.glob('.*.tmp'): left.unlink()  # of a process that was killed
             yield
@@ -223,8 +221,9 @@ def prepare(
         if given < least: raise InputError(f"{name} {given}: give at least {least}")
     files = find_files(data, src, tgt)
     if 'train' not in files: raise InputError(f"{data}: no train.{src} in it; give the text to train on")
-    plan = dict(src=src, tgt=tgt, vocab_size=vocab_size, sample=sample, max_len=max_len, seed=seed,
-        drop_empty=drop_empty, per_shard=PER_SHARD, files={name: _marks(pair) for name, pair in files.items()})
+    plan = dict(src=src, tgt=tgt, vocab_size=vocab_size and int(vocab_size), sample=int(sample), max_len=int(max_len),
+        seed=int(seed), drop_empty=drop_empty, per_shard=PER_SHARD,
+        files={name: _marks(pair) for name, pair in files.items()})
     folder, train = Path(out), files.pop('train')
     with _alone(folder):
         done = _begun(folder, plan)

@@ -15,6 +15,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from functools import cached_property
+from itertools import chain
 from math import exp, log
 from operator import add
 from pathlib import Path
@@ -73,10 +74,16 @@ class Cuts:
     def __init__(self,
         sp:spm.SentencePieceProcessor # Its pieces and their scores
     ):
-        ids = [i for i in range(sp.get_piece_size()) if not (sp.is_control(i) or sp.is_unknown(i) or sp.is_unused(i))]
+        all_ids, others = range(sp.get_piece_size()), (sp.is_control, sp.is_unknown, sp.is_unused, sp.is_byte)
+        ids = [i for i in all_ids if not any(is_other(i) for is_other in others)]
         self.sp, self.score = sp, {sp.id_to_piece(i): sp.get_score(i) for i in ids}
+        self.has_bytes = any(map(sp.is_byte, all_ids))  # and writes with them what has no piece
         self.unknown = min(self.score.values()) - 10  # score of a character without a piece, as in SentencePiece
         self.ranked = all(score.is_integer() for score in self.score.values())
+        # User-defined symbols are never cut. They have the score 0, and so has the first pair of letters that BPE joins
+        self.whole = {piece for piece, score in self.score.items() if score == 0 and len(piece) > 1 + self.ranked}
+        symbols = '|'.join(map(re.escape, sorted(self.whole, key=len, reverse=True)))
+        self.word = re.compile(f'{symbols}|▁?(?:(?!{symbols})[^▁])+|▁' if symbols else '▁?[^▁]+')
 
     def resample(self,
         texts:list, # Sentences
@@ -84,9 +91,15 @@ class Cuts:
         seed:int    # Fixes the cuts
     ) -> list:      # One list of pieces per sentence
         "Every word in pieces that are drawn anew."
-        rng, cut = Random(seed), self._joined if self.ranked else self._drawn
-        words = [re.findall('▁?[^▁]+', self.sp.normalize(text)) for text in texts]
-        return [[piece for word in row for piece in cut(word, p, rng)] for row in words]
+        rng, words = Random(seed), [self.word.findall(self.sp.normalize(text)) for text in texts]
+        return [[piece for word in row for piece in self._cut(word, p, rng)] for row in words]
+
+    def _cut(self, word, p, rng):
+        if word in self.whole: return [word]
+        pieces = self._joined(word, p, rng) if self.ranked else self._drawn(word, p, rng)
+        if not self.has_bytes: return pieces
+        spelled = ([piece] if piece in self.score else map('<0x{:02X}>'.format, piece.encode()) for piece in pieces)
+        return list(chain.from_iterable(spelled))
 
     def _joined(self, word, p, rng):
         pieces = list(word)
@@ -175,17 +188,20 @@ class Tokenizer(TokenizerLike):
 KINDS = 'bpe', 'unigram', 'word', 'char'  # of SentencePiece
 
 def train_tokenizer(
-    texts,                     # Sentences of both languages
+    texts,                     # Sentences of both languages; SentencePiece passes over those of more than 4,192 bytes
     vocab_size:int|None=None,  # Number of pieces, special ones included; None: 8,000, or as near as the text allows
     kind:str='bpe'             # bpe (en-de in the paper), unigram (near to its word-pieces for en-fr), word or char
 ) -> Tokenizer:
     "Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."
     if kind not in KINDS: raise InputError(f"no vocabulary of kind {kind!r}: choose {' or '.join(KINDS)}")
+    if isinstance(texts, str): raise InputError("one text, and a list of sentences is needed: give text.split('\\n')")
     texts, size = list(texts), 8000 if vocab_size is None else max(vocab_size, 4)
     try: return _train(texts, size, kind)
     except RuntimeError as e:
         nearest = _nearest(texts, size, kind)
-        if not nearest: raise InputError(f"no vocabulary can be learned from the text ({e}): give more text") from None
+        if not nearest:
+            raise InputError(f"no vocabulary can be learned from the text ({e}): give more text, "
+                "in sentences of at most 4,192 bytes") from None
     if vocab_size is None: return _train(texts, nearest, kind)
     why = f'too small for the characters of the text: choose at least {nearest:,}' if nearest > size else (
         f'more than the text allows: choose at most {nearest:,}, or give more text')

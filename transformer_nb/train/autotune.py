@@ -68,6 +68,7 @@ def seconds_a_step(
     n, size, known = threads or trainer.cfg.threads, trainer.world.size, trainer.step_seconds
     if n in known: return known[n]
     step, took = next(trainer.batches.stream(trainer.step)), []
+    trainer.model.train()  # one to start from was read in eval mode, in which dropout takes no time
     with torch_settings(trainer.device, n):
         while len(took) < 4 and (size > 1 or sum(took[1:]) <= 3):  # the first one sets things up
             start = perf_counter()

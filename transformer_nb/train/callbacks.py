@@ -192,7 +192,7 @@ def validate(
         found = {'val_loss': round(nll, 4), 'perplexity': round(exp(min(nll, 700)), 3)}
         if trainer.score:
             model = whole_model(trainer)  # by all together
-            if trainer.is_main_process: found['score'] = trainer.score(model)
+            if trainer.is_main_process: found['score'] = float(trainer.score(model))  # JSON holds no others
     finally: trainer.model.train()
     return trainer.world.broadcast_from_rank0(lambda: found)
 
@@ -302,6 +302,10 @@ class Checkpointing(Callback):
         if not trainer.is_main_process: return
         last = map(trainer.checkpoint_dir, trainer.checkpoint_steps[-trainer.cfg.average_last:])
         checkpoints.average(list(filter(_is_valid, last)), trainer.out/'averaged', trainer.tokenizer)
+
+    def close(self, trainer):
+        "A checkpoint that is being written is whole before anybody can go on from it."
+        if self.writing: self.writing.exception()
 
     def on_error(self, trainer, error):
         "An unscheduled checkpoint, where the weights are those of the last whole step."

@@ -57,8 +57,8 @@ def matmul_rate(
 
 @cache
 def _measured_rate(device, dtype, threads):
-    # On a GPU two matrices are 0.1 GB; many CPUs have no units for 16 bits and would take minutes
-    n = 4096 if device.type != 'cpu' else 2048 if dtype == torch.float32 else 512
+    # On a GPU two matrices are 0.1 GB; many CPUs have no units for 16 bits and would take minutes for large ones
+    n = 4096 if device.type != 'cpu' else 2048 if dtype == torch.float32 and threads >= 4 else 512
     while True:
         try: return 2*n**3/matmul_seconds(n, device, dtype)
         except torch.OutOfMemoryError:  # a model in training has left less; smaller ones tell nearly as well

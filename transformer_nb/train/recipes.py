@@ -18,7 +18,7 @@ from pathlib import Path
 from shlex import quote
 
 from ..core import InputError
-from ..data.formats import stream_pairs
+from ..data.formats import find_files, stream_pairs
 from ..files import atomic_folder, reading_errors_as
 from .trainer import TrainingConfig, current_names, inner_type
 
@@ -46,6 +46,7 @@ def _check_table(where, table, found):
     for key, value in found.items():
         if key not in keys: raise InputError(f"{where}: [{table}] {key}: no such key; there are {', '.join(keys)}")
         fits = type(value) is keys[key] or (keys[key] is float and type(value) is int)
+        if isinstance(value, list): fits = fits and all(isinstance(text, str) for text in value)
         if not fits: raise InputError(f"{where}: [{table}] {key} = {value!r}: give {KINDS[keys[key]]}")
     for key in ['preset'] if table == 'train' else keys:
         if key not in found: raise InputError(f"{where}: [{table}] {key} is missing; add it ({KINDS[keys[key]]})")
@@ -118,7 +119,8 @@ def split_tatoeba(
     "Write train, val and test, split by English sentence; val and test have one translation of each, the first."
     with atomic_folder(out, (), 'new folder') as folder:
         translations = defaultdict(list)
-        for english, other in stream_pairs((file,), first, second): translations[english].append(other)
+        for english, other in stream_pairs(find_files(str(file), first, second)['train'], first, second):
+            translations[english].append(other)
         english = sorted(translations)
         if len(english) <= 2*held_out:
             raise InputError(f"{file}: {len(english):,} English sentences, and {2*held_out:,} are held out: "

@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import checkpoints
 from ..core import InputError
 from ..data.batching import Step
-from ..files import atomic_write, to_json
+from ..files import atomic_write, reading_errors_as, to_json
 
 # %% ../../nbs/train/04_runs.ipynb #dafa3940
 def refuse_used(
@@ -22,10 +22,12 @@ def refuse_used(
 ):
     "Raises `InputError` if another run lies there: nothing of it may be deleted, rewritten, or mixed with the new one."
     out, metrics = Path(out), Path(out)/'metrics.jsonl'
+    if out.exists() and not out.is_dir(): raise InputError(f"{out}: is a file; choose a directory")
     if checkpoints.steps(out) or (out/'averaged').exists():
         raise InputError(f"{out}: already holds a run; resume it, or choose another directory")
     if not metrics.exists(): return
-    first = metrics.read_text(encoding='utf-8', errors='replace').partition('\n')[0]
+    with reading_errors_as(metrics, 'choose another directory'):
+        first = metrics.read_text(encoding='utf-8', errors='replace').partition('\n')[0]
     if first and not all(f'"{name}": ' in first for name in ('step', 'loss', 'tokens_per_s')):
         raise InputError(f"{metrics}: of another program; choose another directory")
     if not again:

@@ -33,6 +33,7 @@ from ..data.batching import Batch, Batches, PairSource, Step, prefetch
 from ..data.corpora import Split
 from ..data.sampling import as_ids
 from ..data.tokenizer import check_tokenizer
+from ..files import to_json
 from ..optimizer import adam, lrate
 from ..parts.exchange import with_fast_dropout
 from ..parts.packing import own_way, packed_decoder_states, with_packed_attention
@@ -110,8 +111,7 @@ def batch_loss(
     W, bias = model.embedding.weight, getattr(model.embedding, 'bias', None)
     if bias is not None:  # one more feature, always 1, whose weight is the bias
         states, W = F.pad(states, (0, 1), value=1.), torch.cat([W, bias[:, None]], 1)
-    loss = partial(projected_loss, compiled=True) if compiled else projected_loss
-    return loss(states, W, batch.targets, model.cfg.label_smoothing)
+    return projected_loss(states, W, batch.targets, model.cfg.label_smoothing, compiled=compiled)
 
 class Objective(nn.Module):
     "A model together with its loss."
@@ -213,6 +213,7 @@ class Trainer:
     ):
         check_tokenizer(tokenizer, model.cfg)
         self.cfg, self.out, self.about = cfg, Path(out), about or {}
+        to_json(self.about)  # or the first checkpoint would be the one to refuse it
         self.tokenizer, self.score = tokenizer, score
         self.world = world or DistributedContext(cfg.device)
         self.device = self.world.device
@@ -312,7 +313,7 @@ class Trainer:
         # float16: a gradient that is too large is forgiven as long as its scale, else 1, can be made smaller
         if not isfinite(loss) or (not isfinite(norm) and self.scaler.get_scale() <= 1):
             refuse_step(self, step, loss, norm)
-        for group in self.optimizer.param_groups: group['lr'] = self.schedule(self.step + 1)
+        for group in self.optimizer.param_groups: group['lr'] = float(self.schedule(self.step + 1))
         if self.cfg.max_grad_norm:
             nn.utils.clip_grads_with_norm_(self.model.parameters(), self.cfg.max_grad_norm, gradient_norm)
         # float16: weights stay where a scaled gradient was too large, and the next step has a smaller scale
@@ -399,14 +400,14 @@ class Trainer:
             newest = self.world.broadcast_from_rank0(lambda: checkpoints.newest(self.out))
             found = checkpoints.load(newest, verified=self.is_main_process, tokenizer=self.tokenizer)  # it has read all
         checkpoints.check_fits(found, self.model.cfg, self.tokenizer)
-        theirs, ours = found.model.state_dict(), self.model.state_dict()
-        self.model.load_state_dict({name: checkpoints.sharded_like(theirs[name], like) for name, like in ours.items()})
         training = read_state(found)
         for name in FIXED_SETTINGS:
             theirs, ours = training['settings'].get(name), getattr(self.cfg, name)
             if theirs != ours:
                 raise InputError(f"{found.path}: its run has {name} {theirs}, not {ours}; "
                     "keep to the settings of that run, or begin another in a new directory")
+        theirs, ours = found.model.state_dict(), self.model.state_dict()
+        self.model.load_state_dict({name: checkpoints.sharded_like(theirs[name], like) for name, like in ours.items()})
         checkpoints.load_optimizer(found.path, self.optimizer, just_verified)
         if self.cfg.dtype == 'auto': self._set_dtype(training['settings']['dtype'])
         if training.get('scaler'): self.scaler.load_state_dict(training['scaler'])
