@@ -398,6 +398,8 @@ def test_the_card_says_what_is_known(demo):
     assert (first.metric_type, first.metric_value, first.metric_config) == ('bleu', bleu['score'], bleu['signature'])
     for said in ('builtin', '3000', 'en to de', bleu['signature'], "'me/model'"): assert said in card.text, said
     assert model_card(Translator.from_pretrained('demo'), 'me/model') == model_card(demo, 'me/model')
+    unsaid = replace(demo, training={'src': None, 'tgt': 'de'})
+    assert hub.ModelCard(model_card(unsaid, 'me/model')).data.language == ['de']
 
 
 def test_a_card_of_what_nothing_is_known(small):

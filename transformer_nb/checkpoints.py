@@ -74,7 +74,8 @@ def snapshot(
     # d_k and d_v that were worked out as d_model/h are written as null: the reader works them out again
     given = {name: None if isinstance(value, PerHead) else value for name, value in asdict(model.cfg).items()}
     if own := tokenizer and class_name(type(tokenizer)): given['tokenizer'] = own
-    files = {'config.json': to_json(given), 'model.safetensors': whole_tensors(model.state_dict(), keep, copy)}
+    weights = getattr(model, '_orig_mod', model).state_dict()  # where torch.compile has wrapped it, names are others
+    files = {'config.json': to_json(given), 'model.safetensors': whole_tensors(weights, keep, copy)}
     if optimizer: files['optimizer.safetensors'] = whole_tensors(_state(optimizer), keep, copy)
     if tokenizer: files['tokenizer.model'] = tokenizer
     if training is not None: files['training.json'] = to_json(training)
@@ -178,7 +179,7 @@ def steps(
     run:str|Path # Directory of a training run
 ) -> list:       # Checkpoint directories, oldest first, broken ones included
     "The checkpoints that a run has written, by step; another directory, such as `step-notes`, is none."
-    found = (path for path in Path(run).glob('step-*') if path.is_dir() and path.name[5:].isdigit())
+    found = (path for path in Path(run).glob('step-*') if path.is_dir() and path.name[5:].isdecimal())
     return sorted(found, key=lambda path: int(path.name[5:]))
 
 def newest(
@@ -361,6 +362,8 @@ def average(
     tokenizer=None  # As for `load`
 ) -> Checkpoint:  # The average, as written
     "The mean of checkpoints' weights (§6.1: the last 5 of base, 20 of big), written; `InputError` for unlike models."
+    if isinstance(paths, str|Path): raise InputError(f"{paths}: one path; give a list of them, such as steps(run)[-5:]")
+    paths = [*paths]
     if not paths: raise InputError(f"{out}: nothing to average; train first")
     last = load(paths[-1], tokenizer=tokenizer)
     total = {k: v.double() for k, v in last.model.state_dict().items()}

@@ -62,7 +62,8 @@ def to_json(
     value # Anything that JSON can hold
 ) -> bytes:
     "The text of a JSON file."
-    return (json.dumps(value, indent=1, ensure_ascii=False) + '\n').encode()
+    text = json.dumps(value, indent=1, ensure_ascii=False) + '\n'
+    return text.encode(errors='backslashreplace')  # a file's name may be no UTF-8: \udce9, as JSON escapes it
 
 def read_json(
     file:Path,            # A JSON file
@@ -146,9 +147,9 @@ def check_free(
     "Raises `InputError` if something else lies there."
     place = Path(path)
     if not place.exists(): return
-    there = {file.name for file in place.iterdir()} if place.is_dir() else {place.name}
-    if others := sorted(there - {*files}):
-        raise InputError(f"{path}: is there already and is no {what} ({others[0]} lies in it); "
+    others = {file.name for file in place.iterdir()} - {*files} if place.is_dir() else {place.name}
+    if others:
+        raise InputError(f"{path}: is there already and is no {what} ({min(others)} lies in it); "
             "move that, or choose another directory")
 
 @contextmanager
