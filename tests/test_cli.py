@@ -1,4 +1,5 @@
 "The commands as a person at a terminal meets them: bad input, one line out for one line in, nothing half-written."
+import errno
 import gzip
 import json
 import os
@@ -150,6 +151,7 @@ def test_bad_bytes_can_be_skipped(small_run):
 
 def test_unknown_choice_is_refused(tmp_path, small_run):
     assert 'choose one of stop, skip' in refused(tmp_path, small_run, '--on-error', 'ignore', command='tnb-translate')
+    assert '--lines 0: give at least 1' in refused(tmp_path, small_run, '--lines', 0, command='tnb-translate')
 
 
 @pytest.fixture
@@ -430,6 +432,7 @@ def test_a_mistyped_run_is_missing_and_not_looked_for_elsewhere(name, tmp_path, 
     (torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB'), 'the memory is full: close other programs'),
     (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), 'the memory is full'),
     (OSError(28, 'No space left on device'), 'output: No space left on device; make room'),
+    (OSError(errno.ENAMETOOLONG, 'File name too long', 'a'*300), f'{"a"*300}: File name too long; is it a path?'),
     (RuntimeError('mat1 and mat2 shapes cannot be multiplied'), None)])
 def test_what_is_no_fault_of_ours_is_one_line(error, line, monkeypatch):
     "A full memory and a full disk, wherever they come up; a fault of our own keeps its traceback."
@@ -447,3 +450,10 @@ def test_output_on_a_full_disk_is_one_line():
             stderr=subprocess.PIPE)
     assert done.returncode == 1
     assert done.stderr == b'tnb-translate: output: No space left on device; make room, or see to its permissions\n'
+
+
+def test_without_an_output_nothing_is_written_and_nothing_fails():
+    "As a service may be started: `>&-`."
+    done = subprocess.run([BIN/'tnb-translate', 'demo', '--device', 'cpu'], input=b'a dog runs .\n',
+        preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b'')
