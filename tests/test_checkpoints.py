@@ -233,6 +233,8 @@ def test_a_file_that_another_takes_the_name_of_is_not_read(ckpt, tmp_path):
         assert checkpoints.read_tensors(f).keys() == make().state_dict().keys()
         other.replace(f.name)
         with pytest.raises(InputError, match='another process replaced it'): checkpoints.read_tensors(f)
+        os.unlink(f.name)  # the moment between the two renames: it cannot be opened again
+        with pytest.raises(InputError, match='another process replaced it'): checkpoints.read_tensors(f)
 
 
 def test_the_optimizers_state_comes_in_one_order(ckpt, monkeypatch):

@@ -146,10 +146,12 @@ def read_tensors(
     def tensor(name):
         # Opened for each anew: what was read of a mapped file stands in memory until it is closed
         with safe_open(f.name, 'pt') as mapped: return mapped.get_tensor(name).clone()
-    with safe_open(f.name, 'pt') as mapped: names = mapped.keys()
-    tensors = {name: tensor(name) for name in names}
-    if os.path.samestat(os.fstat(f.fileno()), os.stat(f.name)): return tensors
-    raise InputError(f"{f.name}: another process replaced it while it was read; read it again")
+    try:
+        with safe_open(f.name, 'pt') as mapped: names = mapped.keys()
+        return {name: tensor(name) for name in names}
+    finally:  # also where it could not be opened again
+        if not os.path.exists(f.name) or not os.path.samestat(os.fstat(f.fileno()), os.stat(f.name)):
+            raise InputError(f"{f.name}: another process replaced it while it was read; read it again")
 
 # %% ../nbs/checkpoints.ipynb #594c44fd
 def _manifest(path):
