@@ -63,7 +63,7 @@ def to_json(
 ) -> bytes:
     "The text of a JSON file."
     text = json.dumps(value, indent=1, ensure_ascii=False) + '\n'
-    return text.encode(errors='backslashreplace')  # a file's name may be no UTF-8: \udce9, as JSON escapes it
+    return text.encode(errors='backslashreplace')  # half a character, such as Python makes of a folder's bytes: \udcfc
 
 def read_json(
     file:Path,            # A JSON file
