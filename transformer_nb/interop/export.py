@@ -173,6 +173,7 @@ def _write_graph(file, module, inputs, sizes, names, results):
         program = torch.onnx.export(module.eval(), inputs, dynamo=True, opset_version=_OPSET, dynamic_shapes=sizes,
             input_names=names, output_names=results, verbose=False)
     assert program  # it is None only without dynamo
+    for node in program.model.graph: node.metadata_props.clear()  # from which lines of which files, on this machine
     program.save(file, external_data=sum(t.nbytes for t in module.state_dict().values()) > ONE_FILE)
     require('onnx').checker.check_model(str(file), full_check=True)
     sides:dict[str, Any] = {'inputs': program.model.graph.inputs, 'outputs': program.model.graph.outputs}
