@@ -313,6 +313,7 @@ def to_marian(
         if is_there: raise InputError(f"Marian's models cannot have {fault}: use to_ctranslate2 or to_onnx")
     weights = to_carry(found).state_dict()
     added = cfg.bos_id not in ids_by_piece(found.tokenizer.target).values()  # the start that `from_marian` has added
+    # it is the last id: as many tokens stand before it as their model has, which starts with padding
     start, V = (cfg.pad_id, cfg.bos_id) if added else (cfg.bos_id, cfg.vocab_size)
     with atomic_folder(path, (), 'empty folder') as folder:
         save_file(_their_weights(weights, cfg, V), folder/'model.safetensors', {'format': 'pt'})
