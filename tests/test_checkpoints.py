@@ -237,6 +237,18 @@ def test_a_file_that_another_takes_the_name_of_is_not_read(ckpt, tmp_path):
         with pytest.raises(InputError, match='another process replaced it'): checkpoints.read_tensors(f)
 
 
+def test_a_folder_that_is_replaced_between_manifest_and_files_is_not_called_broken(ckpt, monkeypatch):
+    check_file = checkpoints.check_file
+    def replaced_before(*given):
+        monkeypatch.undo()
+        checkpoints.save(ckpt, make(1))
+        return check_file(*given)
+    monkeypatch.setattr(checkpoints, 'check_file', replaced_before)
+    with pytest.raises(InputError, match='ckpt: another process replaced it while it was read; read it again'):
+        checkpoints.load(ckpt)
+    assert checkpoints.load(ckpt).tokenizer is None  # which the one before had
+
+
 def test_the_optimizers_state_comes_in_one_order(ckpt, monkeypatch):
     """safetensors gives the tensors of a file in an order that differs from process to process; processes that share
     the weights out gather what they hold one after the other, each its own first."""

@@ -136,8 +136,11 @@ def _read(path, keep=False, verified=False):
     def reader(name):
         if not keep or name == 'optimizer.safetensors': return None
         return read_tensors if name == 'model.safetensors' else lambda f: f.read()
-    return {name: check_file(path/name, entry, AGAIN, reader(name), verified)
-            for name, entry in _manifest(path).items()}
+    files = _manifest(path)
+    try: return {name: check_file(path/name, entry, AGAIN, reader(name), verified) for name, entry in files.items()}
+    except InputError:
+        if _manifest(path) == files: raise  # else the files are those of another checkpoint
+        raise InputError(f"{path}: another process replaced it while it was read; read it again") from None
 
 def read_tensors(
     f        # An open file of the format safetensors
