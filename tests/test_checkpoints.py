@@ -154,6 +154,12 @@ def test_missing_folder(tmp_path): assert 'no such checkpoint directory' in refu
 def test_empty_folder(tmp_path): assert 'no config.json' in refusal(tmp_path)
 
 
+def test_a_folder_of_another_program(tmp_path):
+    "As CTranslate2, ONNX Runtime and Hugging Face's library have it: to copy it again would not help."
+    (tmp_path/'config.json').write_text('{"bos_token": "<s>"}')
+    assert 'a model for another program; give the checkpoint' in refusal(tmp_path)
+
+
 FAULTS = {'gone': lambda f: f.unlink(),
           'empty': lambda f: os.truncate(f, 0),
           'cut': lambda f: os.truncate(f, int(.3*f.stat().st_size)),
