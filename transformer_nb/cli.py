@@ -387,6 +387,12 @@ def _tell_unknown(translator, texts, told):
     more = f' and {len(new) - 8:,} more' if len(new) > 8 else ''
     warnings.warn(f"never seen in training: {', '.join(new[:8])}{more}; expect nonsense there")
 
+def _translator(model, device, **how):
+    "Raises `InputError` for a parser, which would answer with nonsense."
+    translator = Translator.from_pretrained(model, device, keep_model=False, **how)
+    if translator.about.get('task') == 'parsing': raise InputError(f"{model}: a model that parses; use tnb-parse")
+    return translator
+
 @delegates(Translator.translate)
 def translate(
     model:str,               # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
@@ -401,7 +407,7 @@ def translate(
     **kwargs
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
-    translator = Translator.from_pretrained(model, device, dtype, int8, revision, keep_model=False)
+    translator = _translator(model, device, dtype=dtype, int8=int8, revision=revision)
     told, number = set(), count(1)
     def answer(group):
         _tell_unknown(translator, group, told)
@@ -460,7 +466,7 @@ def evaluate(
     **kwargs
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
-    translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
+    translator = _translator(model, device, int8=int8)
     tests = _tests(translator.about, data, src, tgt, drop_empty)
     scores = _scores(translator, tests, tokenize, **kwargs)
     if json: print(dumps(scores, indent=1))
