@@ -371,6 +371,13 @@ def test_resume_goes_on(corpus, tmp_path):
     assert status == 2 and len(err.splitlines()) == 1 and 'its run has pairs 8, not 1; give the same command' in err
 
 
+def test_a_program_may_give_paths(corpus, small_run, tmp_path):
+    "As `train` is called where nothing is typed; what is kept of them is text."
+    train(corpus, out=tmp_path/'run', init=small_run, steps=1, save_every=1, device='cpu')
+    kept = checkpoints.load(tmp_path/'run').training
+    assert kept['data'] == os.path.realpath(corpus) and kept['init'] == str(small_run)
+
+
 def test_a_resumed_run_takes_the_length_that_is_given_or_its_own(corpus, tmp_path):
     "Never steps of one command and minutes of another."
     run = dict(data=str(corpus), batch_tokens=256, device='cpu', out=tmp_path/'run')

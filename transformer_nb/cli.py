@@ -288,7 +288,8 @@ def train(
 def _asked(given):
     "The options that were given, and those of a recipe that were not."
     signature(train).bind(**given)  # `TypeError` for one that there is not
-    asked = {name: value for name, value in given.items() if value is not None and value is not False}
+    asked = {name: str(value) if isinstance(value, Path) else value  # training.json keeps text
+             for name, value in given.items() if value is not None and value is not False}
     match given['data']:
         case [single]: asked['data'] = single  # as training.json keeps it
     asked = recipes.with_recipe(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
