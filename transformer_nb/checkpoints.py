@@ -162,7 +162,8 @@ def _manifest(path):
     file = path/MANIFEST
     former = {} if file.exists() else read_json(path/'config.json', AGAIN)  # where format 1 said that it was one
     if former and not former.keys() & {'format', 'N'}:
-        raise InputError(f"{path}: a model for another program; give the checkpoint that it was made of (read_model takes Marian's)")
+        raise InputError(f"{path}: a model for another program; give the checkpoint that it was made of "
+            "(read_model takes Marian's)")
     manifest = former if 'format' in former else read_json(file, AGAIN)
     if manifest.get('format') != FORMAT:
         raise InputError(
