@@ -71,7 +71,7 @@ def make(folder, seed=0, layers=(2, 2), d_model=32, h=4, d_ff=64, activation='sw
     if learned: learn_positions(folder/'model.safetensors', d_model, generator)
     for side, name in enumerate(('source', 'target')): (folder/f'{name}.spm').write_bytes(spm_model(side))
     write(folder/'vocab.json', ids)
-    if separate: write(folder/'target_vocab.json', ids)
+    if separate: write(folder/'target_vocab.json', table(sides[1] + sides[0], tags))  # the same pieces, other ids
     about = {'source_lang': 'en', 'target_lang': 'de', 'separate_vocabs': separate}
     write(folder/'tokenizer_config.json', about | (tokenizer_config or {}))
     generation = {'bad_words_ids': [[len(ids) - 1]], 'num_beams': 4, 'max_length': 128, 'renormalize_logits': True}

@@ -245,6 +245,13 @@ def test_per_head_measures_every_head_alone(translator):
     before, cfg = weights(translator.model), translator.model.cfg
     changed = lambda: sum(not torch.equal(p, before[name]) for name, p in translator.model.state_dict().items())
     assert per_head(translator.model, 'cross', without_heads, changed) == [[1]*cfg.h]*cfg.N
+    uneven = Transformer(TransformerConfig(20, N=1, N_decoder=3, d_model=8, d_ff=8, h=2))
+    for kind, layers in (('encoder', 1), ('decoder', 3), ('cross', 3)):
+        assert per_head(uneven, kind, without_heads, lambda: 0) == [[0, 0]]*layers
+
+
+def test_a_kind_that_there_is_not_is_not_taken_for_the_decoder(translator):
+    with pytest.raises(KeyError), averaged_heads(translator.model, 'encoder'): pass  # a list is meant: ['encoder']
 
 
 # What was measured

@@ -107,6 +107,20 @@ def test_without_tokenizer_and_training(tmp_path):
     assert sorted(files(tmp_path/'c')) == ['config.json', 'manifest.json', 'model.safetensors']
 
 
+def test_a_compiled_model_is_saved_as_the_one_inside(tmp_path):
+    checkpoints.save(tmp_path/'compiled', torch.compile(model := make()))
+    for k, v in checkpoints.load(tmp_path/'compiled').model.state_dict().items():
+        assert torch.equal(v, model.state_dict()[k]), k
+
+
+def test_a_path_that_is_no_utf8_is_kept(tmp_path):
+    "As Linux gives it: bytes that are no text stand for themselves."
+    corpus = os.fsdecode(b'/data/caf\xe9')
+    checkpoints.save(tmp_path/'ckpt', make(), training={'data': corpus})
+    assert checkpoints.load(tmp_path/'ckpt').training == {'data': corpus}
+    assert r'caf\udce9' in (tmp_path/'ckpt'/'training.json').read_text(encoding='utf-8')
+
+
 def test_manifest_names_every_file(ckpt):
     manifest = json.loads((ckpt/'manifest.json').read_text())
     assert manifest == {'format': 2, 'files': {name: {'bytes': len(data), 'sha256': hashlib.sha256(data).hexdigest()}
@@ -138,6 +152,12 @@ def test_files_have_ordinary_permissions(ckpt):
 
 def test_missing_folder(tmp_path): assert 'no such checkpoint directory' in refusal(tmp_path/'none')
 def test_empty_folder(tmp_path): assert 'no config.json' in refusal(tmp_path)
+
+
+def test_a_folder_of_another_program(tmp_path):
+    "As CTranslate2, ONNX Runtime and Hugging Face's library have it: to copy it again would not help."
+    (tmp_path/'config.json').write_text('{"bos_token": "<s>"}')
+    assert 'a model for another program; give the checkpoint' in refusal(tmp_path)
 
 
 FAULTS = {'gone': lambda f: f.unlink(),
@@ -219,6 +239,20 @@ def test_a_file_that_another_takes_the_name_of_is_not_read(ckpt, tmp_path):
         assert checkpoints.read_tensors(f).keys() == make().state_dict().keys()
         other.replace(f.name)
         with pytest.raises(InputError, match='another process replaced it'): checkpoints.read_tensors(f)
+        os.unlink(f.name)  # the moment between the two renames: it cannot be opened again
+        with pytest.raises(InputError, match='another process replaced it'): checkpoints.read_tensors(f)
+
+
+def test_a_folder_that_is_replaced_between_manifest_and_files_is_not_called_broken(ckpt, monkeypatch):
+    check_file = checkpoints.check_file
+    def replaced_before(*given):
+        monkeypatch.undo()
+        checkpoints.save(ckpt, make(1))
+        return check_file(*given)
+    monkeypatch.setattr(checkpoints, 'check_file', replaced_before)
+    with pytest.raises(InputError, match='ckpt: another process replaced it while it was read; read it again'):
+        checkpoints.load(ckpt)
+    assert checkpoints.load(ckpt).tokenizer is None  # which the one before had
 
 
 def test_the_optimizers_state_comes_in_one_order(ckpt, monkeypatch):
@@ -561,12 +595,13 @@ def test_remains_of_a_crash_are_no_obstacle(ckpt, tmp_path):
 def test_what_is_no_checkpoint_is_never_replaced(tmp_path):
     (tmp_path/'thesis.txt').write_text('years of work')
     (tmp_path/'file').write_text('x')
-    for path in (tmp_path, tmp_path/'file', tmp_path/'thesis.txt'):
+    (tmp_path/'config.json').write_text('{}')  # a file, named like one of a checkpoint
+    for path in (tmp_path, tmp_path/'file', tmp_path/'thesis.txt', tmp_path/'config.json'):
         with pytest.raises(InputError, match='no checkpoint'): checkpoints.save(path, make())
     with pytest.raises(DiskError, match='cannot be written'): checkpoints.save(tmp_path/'file'/'below', make())
     (tmp_path/'empty').mkdir()
     checkpoints.save(tmp_path/'empty', make())
-    assert sorted(f.name for f in tmp_path.iterdir()) == ['empty', 'file', 'thesis.txt']
+    assert sorted(f.name for f in tmp_path.iterdir()) == ['config.json', 'empty', 'file', 'thesis.txt']
 
 
 def test_a_checkpoint_with_notes_in_it_is_not_replaced(ckpt):
@@ -595,6 +630,7 @@ def test_find_and_steps(tmp_path):
     assert checkpoints.find(run).name == 'step-10000000'
     (run/'step-99999999').mkdir()  # a crash left an empty directory
     (run/'step-note.txt').write_text('x')
+    (run/'step-²').mkdir()  # a digit to Unicode, and no number
     with pytest.warns(UserWarning, match='step-99999999'): assert checkpoints.find(run).name == 'step-10000000'
     (run/'step-99999999').rmdir()
     checkpoints.save(run/'averaged', make())
@@ -762,7 +798,7 @@ def test_a_model_spread_over_two_processes(tmp_path):
 def test_average_is_the_mean(tmp_path, tokenizer):
     models = [make(seed) for seed in range(3)]
     for i, m in enumerate(models): checkpoints.save(tmp_path/f'step-{i:07}', m, tokenizer, {'step': i})
-    mean = checkpoints.average(checkpoints.steps(tmp_path), tmp_path/'averaged')
+    mean = checkpoints.average(iter(checkpoints.steps(tmp_path)), tmp_path/'averaged')
     for k, v in mean.model.state_dict().items():
         manual = torch.stack([m.state_dict()[k].double() for m in models]).mean(0).float()
         assert torch.equal(v, manual), k
@@ -793,7 +829,10 @@ def test_average_of_different_models_is_refused(tmp_path, tokenizer):
     for other in 'bcd':
         with pytest.raises(InputError, match='of another (model|vocabulary)'):
             checkpoints.average([tmp_path / other, tmp_path / 'a'], tmp_path / 'out')
-    with pytest.raises(InputError, match='nothing to average'): checkpoints.average([], tmp_path/'out')
+    for none in ([], iter([])):
+        with pytest.raises(InputError, match='nothing to average'): checkpoints.average(none, tmp_path/'out')
+    for single in (tmp_path/'a', str(tmp_path/'a')):
+        with pytest.raises(InputError, match='a: one path; give a list'): checkpoints.average(single, tmp_path/'out')
     with pytest.raises(InputError): checkpoints.average([tmp_path/'a', tmp_path/'none'], tmp_path/'out')
     assert not (tmp_path/'out').exists()
     shutil.rmtree(tmp_path/'d')

@@ -1,4 +1,5 @@
 "The commands as a person at a terminal meets them: bad input, one line out for one line in, nothing half-written."
+import errno
 import gzip
 import json
 import os
@@ -150,6 +151,7 @@ def test_bad_bytes_can_be_skipped(small_run):
 
 def test_unknown_choice_is_refused(tmp_path, small_run):
     assert 'choose one of stop, skip' in refused(tmp_path, small_run, '--on-error', 'ignore', command='tnb-translate')
+    assert '--lines 0: give at least 1' in refused(tmp_path, small_run, '--lines', 0, command='tnb-translate')
 
 
 @pytest.fixture
@@ -369,6 +371,13 @@ def test_resume_goes_on(corpus, tmp_path):
     assert status == 2 and len(err.splitlines()) == 1 and 'its run has pairs 8, not 1; give the same command' in err
 
 
+def test_a_program_may_give_paths(corpus, small_run, tmp_path):
+    "As `train` is called where nothing is typed; what is kept of them is text."
+    train(corpus, out=tmp_path/'run', init=small_run, steps=1, save_every=1, device='cpu')
+    kept = checkpoints.load(tmp_path/'run').training
+    assert kept['data'] == os.path.realpath(corpus) and kept['init'] == str(small_run)
+
+
 def test_a_resumed_run_takes_the_length_that_is_given_or_its_own(corpus, tmp_path):
     "Never steps of one command and minutes of another."
     run = dict(data=str(corpus), batch_tokens=256, device='cpu', out=tmp_path/'run')
@@ -430,6 +439,7 @@ def test_a_mistyped_run_is_missing_and_not_looked_for_elsewhere(name, tmp_path, 
     (torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2 GiB'), 'the memory is full: close other programs'),
     (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), 'the memory is full'),
     (OSError(28, 'No space left on device'), 'output: No space left on device; make room'),
+    (OSError(errno.ENAMETOOLONG, 'File name too long', 'a'*300), f'{"a"*300}: File name too long; is it a path?'),
     (RuntimeError('mat1 and mat2 shapes cannot be multiplied'), None)])
 def test_what_is_no_fault_of_ours_is_one_line(error, line, monkeypatch):
     "A full memory and a full disk, wherever they come up; a fault of our own keeps its traceback."
@@ -447,3 +457,10 @@ def test_output_on_a_full_disk_is_one_line():
             stderr=subprocess.PIPE)
     assert done.returncode == 1
     assert done.stderr == b'tnb-translate: output: No space left on device; make room, or see to its permissions\n'
+
+
+def test_without_an_output_nothing_is_written_and_nothing_fails():
+    "As a service may be started: `>&-`."
+    done = subprocess.run([BIN/'tnb-translate', 'demo', '--device', 'cpu'], input=b'a dog runs .\n',
+        preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b'')

@@ -457,6 +457,12 @@ def test_a_longer_output_may_overtake_one_that_has_ended(alpha, ids, score):
     assert found.ids == ids and found.score == pytest.approx(score)
 
 
+@pytest.mark.parametrize('alpha', [-.1, 11., 1e308, float('inf'), float('nan')])
+def test_a_length_penalty_that_no_number_can_hold_is_refused(alpha):
+    with pytest.raises(InputError, match='alpha .* must be from 0 to 10'):
+        beam_search(make(0), pad(sources(0, 2)), 4, alpha)
+
+
 @pytest.mark.parametrize('most', [1, 3])
 def test_a_limit_of_tokens(most):
     model, src = inference(make(0)), pad(sources(0, 8))

@@ -75,7 +75,9 @@ def test_logits_are_theirs(both):
     _, theirs, tokenizer, found = both
     rows = [[*row, 0] for row in found.tokenizer.source.encode(SENTENCES[:8])]
     assert rows == tokenizer(SENTENCES[:8]).input_ids
-    targets = found.tokenizer.target.encode([pair[1] for pair in few_pairs(8)])
+    texts = [pair[1] for pair in few_pairs(8)]
+    targets = found.tokenizer.target.encode(texts)
+    assert [[*row, 0] for row in targets] == tokenizer(text_target=texts).input_ids
     assert largest_difference(theirs, found.model, torch.float64, rows, targets) < 1e-9
     assert largest_difference(theirs, found.model, torch.float32, rows, targets) < 1e-5
 
@@ -155,6 +157,8 @@ def test_what_marian_cannot_be_is_refused(mine, tmp_path):
         with pytest.raises(InputError, match=why): to_marian(other, tmp_path/'out')
     own = SimpleNamespace(model=mine.model, tokenizer=Own(), training={})
     with pytest.raises(InputError, match='a tokenizer of your own, .*:Own'): to_marian(own, tmp_path/'out')
+    none = SimpleNamespace(model=mine.model, tokenizer=None)
+    with pytest.raises(InputError, match='no tokenizer: save it with the one'): to_marian(none, tmp_path/'out')
     assert not (tmp_path/'out').exists()
 
 
@@ -280,6 +284,7 @@ def test_the_device_may_be_left_to_the_machine_and_a_folder_has_no_revision(fold
     assert read_model(folder, 'auto').model.embedding.weight.device.type in ('cpu', 'cuda', 'mps')
     for place in (folder, 'demo'):
         with pytest.raises(InputError, match='no id on the Hub.*leave revision out'): read_model(place, revision='v1')
+    with pytest.raises(InputError, match='no id on the Hub.*leave revision out'): from_marian(folder, revision='v1')
 
 
 # What is broken is named, and nothing is run
@@ -300,6 +305,27 @@ def test_a_missing_file_is_named(folder, tmp_path):
         with pytest.raises(InputError, match=f'{name}: cannot be read|{name}: .*missing'): from_marian(place)
     place = altered(folder, tmp_path/'weights', **{'model.safetensors': None})
     with pytest.raises(InputError, match='holds neither model.safetensors nor pytorch_model.bin'): from_marian(place)
+
+
+def test_a_table_of_the_targets_own_is_used_where_the_folder_says_so_and_missed_where_it_is_gone(tmp_path):
+    folder = make(tmp_path/'two', shared=False, separate=True)
+    assert from_marian(folder).tokenizer.target.ids == json.loads((folder/'target_vocab.json').read_text())
+    gone = altered(folder, tmp_path/'gone', **{'target_vocab.json': None})
+    with pytest.raises(InputError, match='target_vocab.json: missing; download'): from_marian(gone)
+    unsaid = altered(folder, tmp_path/'unsaid', **{'tokenizer_config.json': None})
+    assert from_marian(unsaid).tokenizer.target.ids == from_marian(folder).tokenizer.target.ids
+    about = json.loads((folder/'tokenizer_config.json').read_text()) | {'separate_vocabs': False}
+    left_over = altered(folder, tmp_path/'left', **{'tokenizer_config.json': json.dumps(about).encode()})
+    shared = from_marian(left_over).tokenizer.target
+    assert shared.ids == json.loads((folder/'vocab.json').read_text())  # as Hugging Face's tokenizer has it
+    target = read(left_over)[1](text_target=SENTENCES[:1]).input_ids
+    assert target == [[*row, 0] for row in shared.encode(SENTENCES[:1])]
+
+
+@pytest.mark.parametrize('words', [5, [5], [[[5]]], [[5], ['a']]])
+def test_words_that_are_no_lists_of_ids_are_named(words, folder, tmp_path):
+    place = altered(folder, tmp_path, **{'generation_config.json': json.dumps({'bad_words_ids': words}).encode()})
+    with pytest.raises(InputError, match='generation_config.json: its bad_words_ids are no lists'): from_marian(place)
 
 
 def test_a_broken_file_is_named(folder, tmp_path):

@@ -407,6 +407,11 @@ def test_command_refuses_bad_input_in_one_line(run, small_run, tmp_path, capsys)
         assert '\n' not in str(e.value) and why in str(e.value) and capsys.readouterr().out == '', (options, e.value)
 
 
+def test_a_parser_is_not_taken_for_a_translator(run):
+    for command in (cli.translate, cli.evaluate):
+        with pytest.raises(InputError, match='a model that parses; use tnb-parse'): command(str(run), device='cpu')
+
+
 def test_command_scores_against_gold(run, parser, trees, tmp_path, capsys):
     gold, some = tmp_path/'gold', trees['test'][:4]
     gold.write_text(''.join(f'( {t} )\n' for t in some))

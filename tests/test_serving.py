@@ -5,6 +5,7 @@ import sys
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -232,6 +233,8 @@ def test_graphs_are_as_config_says(graphs, small):
     for half, sides in config['graphs'].items():
         model = onnx.load(str(graphs/f'{half}.onnx'))
         onnx.checker.check_model(model, full_check=True)
+        ours = str(Path(export_module.__file__).parent).encode()  # a path of this machine
+        assert ours not in (graphs/f'{half}.onnx').read_bytes()
         assert [(o.domain, o.version) for o in model.opset_import] == [('', config['opset'])]
         for side, values in (('inputs', model.graph.input), ('outputs', model.graph.output)):
             assert {v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in values} \
@@ -348,7 +351,8 @@ def test_a_full_disk_leaves_what_was_there(export, place, tmp_path, small, monke
     to_ctranslate2(small, tmp_path/'out')  # an older export
     if place == 'weights':
         monkeypatch.setattr(ctranslate2.specs.ModelSpec, '_serialize', full)
-        monkeypatch.setattr(torch.onnx, 'export', lambda *given, **settings: SimpleNamespace(save=full))
+        program = SimpleNamespace(model=SimpleNamespace(graph=()), save=full)
+        monkeypatch.setattr(torch.onnx, 'export', lambda *given, **settings: program)
     elif place == 'tokenizer': monkeypatch.setattr(Tokenizer, 'save', full)
     else: monkeypatch.setattr(export_module, 'to_json', full)
     if place == 'last file': monkeypatch.setattr(export_module, '_write_graph', lambda *given: [{}, {}])  # in no time
@@ -398,6 +402,8 @@ def test_the_card_says_what_is_known(demo):
     assert (first.metric_type, first.metric_value, first.metric_config) == ('bleu', bleu['score'], bleu['signature'])
     for said in ('builtin', '3000', 'en to de', bleu['signature'], "'me/model'"): assert said in card.text, said
     assert model_card(Translator.from_pretrained('demo'), 'me/model') == model_card(demo, 'me/model')
+    unsaid = replace(demo, training={'src': None, 'tgt': 'de'})
+    assert hub.ModelCard(model_card(unsaid, 'me/model')).data.language == ['de']
 
 
 def test_a_card_of_what_nothing_is_known(small):

@@ -74,7 +74,8 @@ def snapshot(
     # d_k and d_v that were worked out as d_model/h are written as null: the reader works them out again
     given = {name: None if isinstance(value, PerHead) else value for name, value in asdict(model.cfg).items()}
     if own := tokenizer and class_name(type(tokenizer)): given['tokenizer'] = own
-    files = {'config.json': to_json(given), 'model.safetensors': whole_tensors(model.state_dict(), keep, copy)}
+    weights = getattr(model, '_orig_mod', model).state_dict()  # where torch.compile has wrapped it, names are others
+    files = {'config.json': to_json(given), 'model.safetensors': whole_tensors(weights, keep, copy)}
     if optimizer: files['optimizer.safetensors'] = whole_tensors(_state(optimizer), keep, copy)
     if tokenizer: files['tokenizer.model'] = tokenizer
     if training is not None: files['training.json'] = to_json(training)
@@ -135,8 +136,11 @@ def _read(path, keep=False, verified=False):
     def reader(name):
         if not keep or name == 'optimizer.safetensors': return None
         return read_tensors if name == 'model.safetensors' else lambda f: f.read()
-    return {name: check_file(path/name, entry, AGAIN, reader(name), verified)
-            for name, entry in _manifest(path).items()}
+    files = _manifest(path)
+    try: return {name: check_file(path/name, entry, AGAIN, reader(name), verified) for name, entry in files.items()}
+    except InputError:
+        if _manifest(path) == files: raise  # else the files are those of another checkpoint
+        raise InputError(f"{path}: another process replaced it while it was read; read it again") from None
 
 def read_tensors(
     f        # An open file of the format safetensors
@@ -145,16 +149,21 @@ def read_tensors(
     def tensor(name):
         # Opened for each anew: what was read of a mapped file stands in memory until it is closed
         with safe_open(f.name, 'pt') as mapped: return mapped.get_tensor(name).clone()
-    with safe_open(f.name, 'pt') as mapped: names = mapped.keys()
-    tensors = {name: tensor(name) for name in names}
-    if os.path.samestat(os.fstat(f.fileno()), os.stat(f.name)): return tensors
-    raise InputError(f"{f.name}: another process replaced it while it was read; read it again")
+    try:
+        with safe_open(f.name, 'pt') as mapped: names = mapped.keys()
+        return {name: tensor(name) for name in names}
+    finally:  # also where it could not be opened again
+        if not os.path.exists(f.name) or not os.path.samestat(os.fstat(f.fileno()), os.stat(f.name)):
+            raise InputError(f"{f.name}: another process replaced it while it was read; read it again")
 
 # %% ../nbs/checkpoints.ipynb #594c44fd
 def _manifest(path):
     "What manifest.json says of each file; `InputError` for another format, or for files that a checkpoint has not."
     file = path/MANIFEST
     former = {} if file.exists() else read_json(path/'config.json', AGAIN)  # where format 1 said that it was one
+    if former and not former.keys() & {'format', 'N'}:
+        raise InputError(f"{path}: a model for another program; give the checkpoint that it was made of "
+            "(read_model takes Marian's)")
     manifest = former if 'format' in former else read_json(file, AGAIN)
     if manifest.get('format') != FORMAT:
         raise InputError(
@@ -178,7 +187,7 @@ def steps(
     run:str|Path # Directory of a training run
 ) -> list:       # Checkpoint directories, oldest first, broken ones included
     "The checkpoints that a run has written, by step; another directory, such as `step-notes`, is none."
-    found = (path for path in Path(run).glob('step-*') if path.is_dir() and path.name[5:].isdigit())
+    found = (path for path in Path(run).glob('step-*') if path.is_dir() and path.name[5:].isdecimal())
     return sorted(found, key=lambda path: int(path.name[5:]))
 
 def newest(
@@ -361,6 +370,8 @@ def average(
     tokenizer=None  # As for `load`
 ) -> Checkpoint:  # The average, as written
     "The mean of checkpoints' weights (§6.1: the last 5 of base, 20 of big), written; `InputError` for unlike models."
+    if isinstance(paths, str|Path): raise InputError(f"{paths}: one path; give a list of them, such as steps(run)[-5:]")
+    paths = [*paths]
     if not paths: raise InputError(f"{out}: nothing to average; train first")
     last = load(paths[-1], tokenizer=tokenizer)
     total = {k: v.double() for k, v in last.model.state_dict().items()}

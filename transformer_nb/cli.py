@@ -18,6 +18,7 @@ import sys
 import warnings
 from argparse import ArgumentParser
 from dataclasses import fields, replace
+from errno import ENAMETOOLONG
 from functools import partial
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
@@ -84,7 +85,9 @@ def _line_of(error):
     "What a command says of an error; None for a fault of ours, whose traceback must be seen."
     if isinstance(error, (InputError, NotFinite, *FAILURES)): return str(error)
     if out_of_memory(error): return 'the memory is full: close other programs, or give it less at once'
-    if getattr(error, 'errno', None) not in DISK_ERRNOS: return None
+    number = getattr(error, 'errno', None)
+    if number == ENAMETOOLONG: return f"{error.filename}: {error.strerror}; is it a path?"
+    if number not in DISK_ERRNOS: return None
     return f"{error.filename or 'output'}: {error.strerror}; make room, or see to its permissions"
 
 def _options(function, name):
@@ -284,7 +287,8 @@ def train(
 def _asked(given):
     "The options that were given, and those of a recipe that were not."
     signature(train).bind(**given)  # `TypeError` for one that there is not
-    asked = {name: value for name, value in given.items() if value is not None and value is not False}
+    asked = {name: str(value) if isinstance(value, Path) else value  # training.json keeps text
+             for name, value in given.items() if value is not None and value is not False}
     match given['data']:
         case [single]: asked['data'] = single  # as training.json keeps it
     asked = recipes.with_recipe(asked, recipes.load_recipe(given['recipe']) if given['recipe'] else None)
@@ -366,12 +370,12 @@ def _groups(lines, most):
 def _stream(file, on_error, most, answer):
     "Print the answers to the lines of a file as soon as they are there."
     if on_error not in ('stop', 'skip'): raise InputError(f"--on-error {on_error}: choose one of stop, skip")
+    if most < 1: raise InputError(f"--lines {most}: give at least 1")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding='utf-8', errors='replace', newline='\n')
     with tqdm(unit=' lines', disable=None) as bar:
         for group in _groups(_lines(file, on_error), most):
-            for line in answer(group): print(line)
-            sys.stdout.flush()
+            print(*answer(group), sep='\n', flush=True)
             bar.update(len(group))
 
 # %% ../nbs/21_cli.ipynb #33695afb
@@ -383,9 +387,15 @@ def _tell_unknown(translator, texts, told):
     more = f' and {len(new) - 8:,} more' if len(new) > 8 else ''
     warnings.warn(f"never seen in training: {', '.join(new[:8])}{more}; expect nonsense there")
 
+def _translator(model, device, **how):
+    "Raises `InputError` for a parser, which would answer with nonsense."
+    translator = Translator.from_pretrained(model, device, keep_model=False, **how)
+    if translator.about.get('task') == 'parsing': raise InputError(f"{model}: a model that parses; use tnb-parse")
+    return translator
+
 @delegates(Translator.translate)
 def translate(
-    model:str,               # Checkpoint directory, or a run that holds some
+    model:str,               # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
     file:str='-',            # Text to translate, one sentence per line ('-' is stdin)
     nbest:int=1,             # Translations per sentence; more than 1 prints NUMBER ||| TEXT ||| SCORE
     lines:int=256,           # Lines translated together, at most
@@ -397,7 +407,7 @@ def translate(
     **kwargs
 ):
     "Translate lines to stdout: one line out for each line in, empty for empty."
-    translator = Translator.from_pretrained(model, device, dtype, int8, revision, keep_model=False)
+    translator = _translator(model, device, dtype=dtype, int8=int8, revision=revision)
     told, number = set(), count(1)
     def answer(group):
         _tell_unknown(translator, group, told)
@@ -444,7 +454,7 @@ def _print_table(scores):
 # %% ../nbs/21_cli.ipynb #8aeb84df
 @delegates(Translator.translate, but=['max_new_tokens'])
 def evaluate(
-    model:str,               # Checkpoint directory, or a run that holds some
+    model:str,               # Checkpoint directory, run, 'demo', folder of a Marian model, or id on the Hub
     data:str|None=None,      # 'builtin', a folder with test*.SRC, or two files, comma between (default: the training's)
     src:str|None=None,       # Source language (default: the model's)
     tgt:str|None=None,       # Target language (default: the model's)
@@ -456,7 +466,7 @@ def evaluate(
     **kwargs
 ):
     "Translate test sets and score them: BLEU and chrF with sacreBLEU's signatures."
-    translator = Translator.from_pretrained(model, device, int8=int8, keep_model=False)
+    translator = _translator(model, device, int8=int8)
     tests = _tests(translator.about, data, src, tgt, drop_empty)
     scores = _scores(translator, tests, tokenize, **kwargs)
     if json: print(dumps(scores, indent=1))

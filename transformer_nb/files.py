@@ -147,9 +147,9 @@ def check_free(
     "Raises `InputError` if something else lies there."
     place = Path(path)
     if not place.exists(): return
-    there = {file.name for file in place.iterdir()} if place.is_dir() else {place.name}
-    if others := sorted(there - {*files}):
-        raise InputError(f"{path}: is there already and is no {what} ({others[0]} lies in it); "
+    others = {file.name for file in place.iterdir()} - {*files} if place.is_dir() else {place.name}
+    if others:
+        raise InputError(f"{path}: is there already and is no {what} ({min(others)} lies in it); "
             "move that, or choose another directory")
 
 @contextmanager

@@ -185,7 +185,7 @@ def beam_search(
     model,                  # Transformer or Inference
     src:Tensor,             # Source ids ending in EOS, shape (b, n)
     beam:int=4,             # Hypotheses kept per sentence (§6.1: 4)
-    alpha:float=.6,         # Length penalty (§6.1: 0.6), at least 0
+    alpha:float=.6,         # Length penalty (§6.1: 0.6), 0 to 10
     nbest:int=1,            # Hypotheses to return, at most `beam`
     extra:int=50,           # Tokens that the output may have more than the input (§6.1: 50; §6.3: 300)
     keep_greedy:bool=False, # Does a row belong to the greedy path? False: plain beam search, as published
@@ -195,7 +195,7 @@ def beam_search(
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
     if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
     # below 0 the bound would not hold
-    if not 0 <= alpha < inf: raise InputError(f"alpha {alpha} must be 0 or more, and finite")
+    if not 0 <= alpha <= 10: raise InputError(f"alpha {alpha} must be from 0 to 10")
     if len(src) == 0: return []
     search = BeamSearch(model, src, beam, alpha, nbest, extra, keep_greedy, max_new_tokens)
     found = [hyps[:nbest] for hyps in search.run()]

@@ -62,8 +62,9 @@ def _whole_words(right, ids):
 # %% ../../nbs/experiments/06_heads.ipynb #3aaae14f
 def _places(model, kind):
     "The layers with an attention of this kind, and the name it has there."
-    return [(layer, 'cross_attention' if kind == 'cross' else 'self_attention')
-            for layer in (model.encoder if kind == 'encoder' else model.decoder)]
+    layers, name = {'encoder': (model.encoder, 'self_attention'), 'decoder': (model.decoder, 'self_attention'),
+        'cross': (model.decoder, 'cross_attention')}[kind]
+    return [(layer, name) for layer in layers]
 
 def attentions(
     model,   # transformer.Transformer
@@ -140,7 +141,8 @@ def per_head(
     "Measure the model with each head of a kind edited alone."
     def one(layer, head):
         with edit(model, [(kind, layer, head)]): return measure()
-    return [[one(layer, head) for head in range(model.cfg.h)] for layer in range(model.cfg.N)]
+    layers = range(len(attentions(model, kind)))
+    return [[one(layer, head) for head in range(model.cfg.h)] for layer in layers]
 
 # %% ../../nbs/experiments/06_heads.ipynb #2faa968a
 def between(

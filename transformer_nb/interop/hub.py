@@ -16,7 +16,7 @@ from textwrap import shorten
 from .. import __version__, checkpoints
 from ..core import FAILURES, DiskError, HubError, InputError
 from ..errors import DISK_ERRNOS
-from .export import bare_model, require, training_of
+from .export import require, training_of
 
 # %% ../../nbs/interop/02_hub.ipynb #huberror
 @contextmanager
@@ -49,8 +49,10 @@ def fetched(
     revision:str|None=None  # On the Hub: branch, tag or commit
 ) -> Path:                  # A folder on this machine
     "A model's folder, fetched by huggingface_hub if need be; raises `InputError` or `HubError`."
-    if Path(path).is_dir(): return Path(path)
-    if not is_hub_id(path): raise InputError(f"{path}: no such folder; give a model's folder, or its id on the Hub")
+    if not is_hub_id(path):
+        if revision: raise InputError(f"{path}: no id on the Hub, so without revisions; leave revision out")
+        if Path(path).is_dir(): return Path(path)
+        raise InputError(f"{path}: no such folder; give a model's folder, or its id on the Hub")
     hub = require('huggingface_hub', f"{path}: no such folder here, and not looked for on the Hub: ")
     with hub_errors_as(f"{path}: no such folder here, and not on the Hub"):
         folder = Path(hub.snapshot_download(str(path), revision=revision, allow_patterns=_HUB_FILES))
@@ -105,7 +107,7 @@ def model_card(
 ) -> str:                  # README.md
     "What the Hub shows of a model: languages, corpus, steps, scores with signatures, licence, how to use it."
     hub, about = require('huggingface_hub'), _about(found)
-    corpus, languages = about.get('data', 'not known'), [about[side] for side in ('src', 'tgt') if side in about]
+    corpus, languages = about.get('data', 'not known'), [about[side] for side in ('src', 'tgt') if about.get(side)]
     results = [hub.EvalResult(task_type='translation', dataset_type=corpus, dataset_name=corpus, dataset_split=split,
         metric_type=metric.lower(), metric_name=metric, metric_value=value['score'], metric_config=value['signature'])
         for split, scores in about.get('scores', {}).items() for metric, value in scores.items() if metric != 'pairs']
@@ -114,7 +116,7 @@ def model_card(
     head = '| split | metric | score | sacreBLEU signature |\n|---|---|---:|---|'
     rows = [f'| {r.dataset_split} | {r.metric_name} | {r.metric_value} | `{r.metric_config}` |' for r in results]
     text = _CARD.format(name=repo_id.split('/')[-1], repo_id=repo_id, languages=' to '.join(languages) or 'text',
-        size=_size(bare_model(found)), corpus=corpus, steps=about.get('step', 'not known'),
+        size=_size(found.model), corpus=corpus, steps=about.get('step', 'not known'),
         scores='\n'.join([head, *rows] if rows else ['Not measured.']))
     return f'---\n{data.to_yaml()}\n---\n\n{text}'
 
@@ -131,7 +133,7 @@ def push_to_hub(
     card = model_card(found, repo_id, license)
     class Upload(require('huggingface_hub').ModelHubMixin):
         def _save_pretrained(self, save_directory):
-            checkpoints.save(save_directory, bare_model(found), found.tokenizer, _about(found))
+            checkpoints.save(save_directory, found.model, found.tokenizer, _about(found))
             (save_directory/'README.md').write_text(card, encoding='utf-8')
     with hub_errors_as(f"{repo_id}: not uploaded"):
         return Upload().push_to_hub(repo_id, commit_message=f'{__version__}: model, tokenizer, card', private=private,

@@ -61,7 +61,7 @@ def _check_config(file, config):
         if config[f'encoder_{name}'] != config.get(f'decoder_{name}')]
     if not config.get('scale_embedding'): faults.append('scale_embedding is off')
     activation = config['activation_function']
-    if activation not in ACTIVATIONS: faults.append(f'activation_function is {activation!r}')
+    if activation not in [*ACTIVATIONS]: faults.append(f'activation_function is {activation!r}')
     if faults: raise InputError(f"{file}: {faults[0]}, and our Transformer has no switch for that")
 
 # %% ../../nbs/interop/03_marian.ipynb #a20ordr1
@@ -203,9 +203,11 @@ def _tokenizer(sides, cfg):
     source, target = (_vocabulary(*side, cfg=cfg, vocab_size=size) for side, size in zip(sides, sizes))
     return TwoVocabularies(source, target, cfg.bos_id)
 
-def _sides(folder):
-    shared, own = folder/'vocab.json', folder/'target_vocab.json'  # where each language has a table of its own
-    tables = {'source': shared, 'target': own if own.exists() else shared}
+def _sides(folder, about):
+    "For each side (SentencePiece model, ids, file of the ids); `about`: what tokenizer_config.json says."
+    shared, own = folder/'vocab.json', folder/'target_vocab.json'
+    separate = about.get('separate_vocabs', own.exists())  # has the target a table of its own?
+    tables = {'source': shared, 'target': own if separate else shared}
     return [(file_bytes(folder/f'{side}.spm'), _json(table), table) for side, table in tables.items()]
 
 # %% ../../nbs/interop/03_marian.ipynb #629df671
@@ -222,9 +224,11 @@ def _read_hugging_face(folder):
     generation, about = (_json(file) if file.exists() else {} for file in extra)
     file, state = _state(folder)
     with _fitting(file): weights = _our_names(state, config)
+    with reading_errors_as(extra[0], AGAIN, 'its bad_words_ids are no lists of ids', TypeError):
+        settings = _our_settings(config, generation)
     training = {'generation': generation, 'src': about.get('source_lang'), 'tgt': about.get('target_lang')}
     known = {name: value for name, value in training.items() if value}
-    return file, weights, _our_settings(config, generation), _sides(folder), known
+    return file, weights, settings, _sides(folder, about), known
 
 @enough_memory('reading a model')
 def from_marian(
@@ -254,9 +258,7 @@ def read_model(
     tokenizer=None                 # Of a checkpoint that was saved with one of your own, see `checkpoints.load`
 ) -> Checkpoint:
     "A model of this package or of Marian's kind; raises `InputError` as `checkpoints.load` and `from_marian` do."
-    on_hub = is_hub_id(path)
-    if revision and not on_hub: raise InputError(f"{path}: no id on the Hub, so without revisions; leave revision out")
-    folder = fetched(path, revision) if on_hub else Path(path)
+    folder = fetched(path, revision) if revision or is_hub_id(path) else Path(path)
     return from_marian(folder, device) if is_marian(folder) else checkpoints.load(folder, device, tokenizer=tokenizer)
 
 # %% ../../nbs/interop/03_marian.ipynb #d657f59d
@@ -303,7 +305,7 @@ def to_marian(
     path:str|Path  # Folder to write, new
 ):
     "Write a folder for `MarianMTModel.from_pretrained`; `InputError` for what Marian's models cannot be."
-    cfg, own = found.model.cfg, class_name(type(found.tokenizer))
+    cfg, own = found.model.cfg, found.tokenizer and class_name(type(found.tokenizer))
     faults = {'pre-norm': cfg.norm != 'post',
         'heads whose width is not d_model/h': {cfg.d_k, cfg.d_v} != {cfg.d_model/cfg.h},
         f'a tokenizer of your own, {own}': own}
@@ -311,6 +313,7 @@ def to_marian(
         if is_there: raise InputError(f"Marian's models cannot have {fault}: use to_ctranslate2 or to_onnx")
     weights = to_carry(found).state_dict()
     added = cfg.bos_id not in ids_by_piece(found.tokenizer.target).values()  # the start that `from_marian` has added
+    # it is the last id: as many tokens stand before it as their model has, which starts with padding
     start, V = (cfg.pad_id, cfg.bos_id) if added else (cfg.bos_id, cfg.vocab_size)
     with atomic_folder(path, (), 'empty folder') as folder:
         save_file(_their_weights(weights, cfg, V), folder/'model.safetensors', {'format': 'pt'})
