@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transformer_nb import checkpoints
-from transformer_nb.cli import train
+from transformer_nb.cli import _bleu, train
 from transformer_nb.decode.evaluation import score
 from transformer_nb.decode.translator import Translator
+from transformer_nb.parts import inference
 
 PAIRS = [(f'a dog sees {w} .', f'ein Hund sieht {w} .') for w in 'Anna Paul Tom Maria Jakob Lena Martin Eva'.split()]
 
@@ -403,6 +404,14 @@ def test_a_resumed_run_keeps_its_corpus_and_its_bleu(corpus, tmp_path):
     assert log[-1]['step'] == 4 and all('score' in entry for entry in log)
     train(resume=True, bleu=0, steps=5, **run)
     assert 'score' not in checkpoints.load(tmp_path/'run').training['log'][-1]
+
+
+def test_bleu_at_a_checkpoint_traces_nothing(monkeypatch):
+    "TorchScript never frees what it has traced, and each checkpoint has another model."
+    monkeypatch.setattr(inference, 'TRACE_AFTER', 1)
+    monkeypatch.setattr(inference, '_traced', lambda *_: pytest.fail('traced'))
+    translator = Translator.from_pretrained('demo')
+    assert 0 <= _bleu(translator.tokenizer, [('a dog runs .', 'ein hund rennt .')])(translator.model) <= 100
 
 
 def test_bleu_without_validation_pairs_is_refused(corpus, tmp_path):

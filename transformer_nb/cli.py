@@ -219,7 +219,11 @@ def _where(data):
 def _bleu(tokenizer, pairs):
     "A function of the model: BLEU of its greedy translations of sentence pairs; None if there are none."
     if not pairs: return None
-    return lambda model: _scores(Translator(model, tokenizer), {'val': pairs}, beam=1)['val']['BLEU']['score']
+    def bleu(model):
+        translator = Translator(model, tokenizer)
+        translator.ready.traces = False  # TorchScript keeps all that it has traced, here one more at each checkpoint
+        return _scores(translator, {'val': pairs}, beam=1)['val']['BLEU']['score']
+    return bleu
 
 # %% ../nbs/21_cli.ipynb #cc42df8c
 def _with_settings(function):

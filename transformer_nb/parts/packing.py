@@ -48,7 +48,8 @@ class Packing:
     ) -> Tensor:   # Padded with zeros, shape (b, n, …)
         "Back to one sequence a line."
         flat = row.new_zeros(self.real.numel(), *row.shape[1:])
-        return flat.index_copy_(0, self.token_index, row).unflatten(0, self.shape)
+        flat[self.token_index] = row  # `index_copy_` would keep the row for its way back
+        return flat.unflatten(0, self.shape)
 
     def unpack_heads(self,
         heads:Tensor # A row of tokens for each head, shape (h, t, d)
