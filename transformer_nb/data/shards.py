@@ -153,7 +153,7 @@ def cores_for(
 ) -> int: # Processes
     "This one for files of some megabytes, where starting others takes longer than the work; else one for each core."
     if sum(os.path.getsize(file) for file in files) < 2e7: return 1
-    return num_cpus()  # those that this process may use
+    return num_cpus() or 1  # those that this process may use; None: not known
 
 # %% ../../nbs/data/03_shards.ipynb #20ddc4f6
 def _full_pairs(files, plan):
