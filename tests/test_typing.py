@@ -69,25 +69,20 @@ def pyright(*options):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    "A program with two mistakes, and what pyright says of it and of tests/typing: both at once, for it reads torch."
+    """A program with two mistakes, and what pyright says of it, of the package and of tests/typing: all at once, for it
+    reads torch."""
     program = tmp_path_factory.mktemp("program") / "wrong.py"
     program.write_text("from transformer_nb.decode.search import BeamSearch\n"
                        "from transformer_nb.parts.inference import KVCache\n\n"
                        "def f(s: BeamSearch, c: KVCache):\n    s.run(1)\n    c.reordr\n")
-    return program, pyright("tests/typing", program)
+    return program, pyright("transformer_nb", "tests/typing", program)
 
 
-def test_pyright_accepts_the_public_face(found):
-    "tests/typing says what is right for its users, and what must be refused."
+def test_pyright_accepts_the_package_and_its_public_face(found):
+    "tests/typing says what is right for the package's users, and what must be refused."
     program, done = found
     errors = [line for line in done.stdout.splitlines() if " - error: " in line and f"{program}:" not in line]
     assert not errors and done.returncode == 1 and "2 errors" in done.stdout, done.stdout + done.stderr
-
-
-@pytest.mark.slow  # a quarter of a minute; the continuous integration asks for it in every run
-def test_pyright_accepts_the_package():
-    done = pyright("--project", ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_pyright_reads_the_package(found):
