@@ -86,8 +86,9 @@ def test_cut_off_gzip(corpus, tmp_path):
     assert 'train.en.gz: cannot be read' in refused(tmp_path, '--data', corpus)
 
 
-def test_vocabulary_larger_than_the_text_allows(corpus, tmp_path):
-    err = refused(tmp_path, '--data', corpus, '--vocab-size', 5000)
+@pytest.mark.parametrize('size', [5000, 10**11])
+def test_vocabulary_larger_than_the_text_allows(size, corpus, tmp_path):
+    err = refused(tmp_path, '--data', corpus, '--vocab-size', size)
     assert 'more than the text allows' in err and 'choose at most' in err
 
 

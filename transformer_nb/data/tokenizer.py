@@ -195,7 +195,7 @@ def train_tokenizer(
     "Learn a shared vocabulary; raises `InputError` for a `vocab_size` that the text does not allow."
     if kind not in KINDS: raise InputError(f"no vocabulary of kind {kind!r}: choose {' or '.join(KINDS)}")
     if isinstance(texts, str): raise InputError("one text, and a list of sentences is needed: give text.split('\\n')")
-    texts, size = list(texts), 8000 if vocab_size is None else max(vocab_size, 4)
+    texts, size = list(texts), 8000 if vocab_size is None else min(max(vocab_size, 4), 2**31 - 1)  # an int of C++
     try: return _train(texts, size, kind)
     except RuntimeError as e:
         nearest = _nearest(texts, size, kind)
