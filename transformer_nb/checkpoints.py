@@ -27,6 +27,7 @@ from .core import DiskError, InputError, default_device
 from .data.tokenizer import TokenizerLike, check_tokenizer, class_name, read_tokenizer
 from .files import (
     MANIFEST, atomic_folder, check_file, check_free, read_json, reading_errors_as, resolve, to_json, write_manifest)
+from .parts.exchange import uncompiled
 from .transformer import Transformer
 
 # %% ../nbs/checkpoints.ipynb #80c7f331
@@ -74,7 +75,7 @@ def snapshot(
     # d_k and d_v that were worked out as d_model/h are written as null: the reader works them out again
     given = {name: None if isinstance(value, PerHead) else value for name, value in asdict(model.cfg).items()}
     if own := tokenizer and class_name(type(tokenizer)): given['tokenizer'] = own
-    weights = getattr(model, '_orig_mod', model).state_dict()  # where torch.compile has wrapped it, names are others
+    weights = uncompiled(model).state_dict()
     files = {'config.json': to_json(given), 'model.safetensors': whole_tensors(weights, keep, copy)}
     if optimizer: files['optimizer.safetensors'] = whole_tensors(_state(optimizer), keep, copy)
     if tokenizer: files['tokenizer.model'] = tokenizer

@@ -194,7 +194,7 @@ def beam_search(
     "Beam search (§6.1), with `keep_greedy` never worse than a finished greedy output; `InputError` for odd settings."
     if beam < 1: raise InputError(f"beam {beam} must be at least 1")
     if not 1 <= nbest <= beam: raise InputError(f"nbest {nbest} must be between 1 and beam {beam}")
-    # below 0 the bound would not hold
+    # Below 0 the bound would not hold; far above 10 the penalty is larger than a number can be
     if not 0 <= alpha <= 10: raise InputError(f"alpha {alpha} must be from 0 to 10")
     if len(src) == 0: return []
     search = BeamSearch(model, src, beam, alpha, nbest, extra, keep_greedy, max_new_tokens)

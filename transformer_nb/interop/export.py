@@ -26,7 +26,7 @@ from ..attention import padding_mask
 from ..core import InputError, MemoryFull, out_of_memory
 from ..data.tokenizer import Vocabulary, check_tokenizer
 from ..files import atomic_folder, to_json
-from ..parts.exchange import kind_of
+from ..parts.exchange import kind_of, uncompiled
 from ..transformer import Transformer
 
 # %% ../../nbs/20a_serving.ipynb #20a00011
@@ -136,7 +136,7 @@ def to_carry(
     found # What has a .model and a .tokenizer: a checkpoints.Checkpoint, or a Translator
 ) -> Transformer: # A copy in float32, in main memory, in eval mode
     "The model as it may be exported; raises `InputError` where a part was changed, or the tokenizer is another one."
-    model = getattr(found.model, '_orig_mod', found.model)  # where torch.compile has wrapped it
+    model = uncompiled(found.model)
     if found.tokenizer is None: raise InputError("the model has no tokenizer: save it with the one it was trained with")
     check_tokenizer(found.tokenizer, model.cfg)
     _check_plain(model)

@@ -28,7 +28,7 @@ from ..config import check_table
 from ..core import InputError, give_back_memory
 from ..feed_forward import FeedForward
 from ..multihead import MultiHeadAttention
-from .exchange import exchange, kind_of
+from .exchange import exchange, kind_of, uncompiled
 from .kernels import linear_of, prepared_linear
 from .packing import PackedAttention, embed_packed, own_way, packed_memory
 from ..transformer import DecoderLayer, Transformer
@@ -296,7 +296,7 @@ class Inference:
         int8:bool=False,    # 8-bit integers (CPU)?
         release:bool=False  # Take the model itself, layer by layer, so that no matrix is in memory twice?
     ):
-        model = getattr(model, '_orig_mod', model)  # what torch.compile was given
+        model = uncompiled(model)
         _check(model)
         if int8: _check_int8(model)
         self.cfg, self.int8 = model.cfg, int8
